@@ -8,9 +8,9 @@ use elinvar::{BackendType, Error, Executor, Precision, Result};
 /// Where to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim [default: auto; ELINVAR_DEVICE overrides auto;
-    /// ELINVAR_SIMD=baseline, avx2 or avx512 limits the cpu's vector instructions]
-    #[arg(long, default_value = "auto", hide_default_value = true)]
+    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim; on several: cuda:0,cuda:1 [default: auto;
+    /// ELINVAR_DEVICE overrides auto; ELINVAR_SIMD=baseline, avx2 or avx512 limits the cpu's vector instructions]
+    #[arg(long, visible_alias = "devices", default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,
 }
 
@@ -18,8 +18,13 @@ impl DeviceArgs {
     /// Whether it is the simulator, which makes native code of kernels: named here, or in the environment.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_simulator(&self) -> Result<bool> {
-        let named = if self.device == "auto" { BackendType::from_environment()? } else { Some(self.device.parse()?) };
-        Ok(named == Some(BackendType::MetalSim))
+        let named = if self.device == "auto" { BackendType::from_environment()?.into_iter().collect() } else { self.named()? };
+        Ok(named.contains(&BackendType::MetalSim))
+    }
+
+    /// The devices named, none for the automatic choice.
+    fn named(&self) -> Result<Vec<BackendType>> {
+        if self.device == "auto" { Ok(Vec::new()) } else { self.device.split(',').map(|name| name.trim().parse()).collect() }
     }
 
     /// Opens the device.
@@ -29,12 +34,12 @@ impl DeviceArgs {
 
     /// Opens the device, the CPU with so many threads, for work that needs so much memory: what `auto` chooses has it, or is the CPU.
     pub(crate) fn executor_for(&self, threads: Option<NonZeroUsize>, bytes: u64) -> Result<Executor> {
-        let backend = if self.device == "auto" { None } else { Some(self.device.parse::<BackendType>()?) };
-        match (backend, threads) {
-            (None | Some(BackendType::Cpu), Some(threads)) => Executor::new_cpu(threads),
-            (Some(backend), Some(_)) => Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {backend}"))),
-            (Some(backend), None) => Executor::new_with_backend(backend),
-            (None, None) => {
+        match (&self.named()?[..], threads) {
+            ([] | [BackendType::Cpu], Some(threads)) => Executor::new_cpu(threads),
+            (_, Some(_)) => Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {}", self.device))),
+            (&[backend], None) => Executor::new_with_backend(backend),
+            (several @ [_, _, ..], None) => Executor::group(several),
+            ([], None) => {
                 let (executor, passed_over) = Executor::new_auto_for(bytes)?;
                 if let Some(why) = passed_over {
                     eprintln!("{why}");

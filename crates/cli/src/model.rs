@@ -98,7 +98,7 @@ impl ModelArgs {
         let executor = self.base.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
         opened(&executor)?;
         let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
-        estimate(chunk).check(executor.memory())?;
+        estimate(chunk).of_rank(&config, executor.ranks()).check(executor.memory())?;
         let mut model = BaseArgs::load(files, &executor, config, &weights)?;
         if let Some(adapter) = adapter {
             model = model.with_adapter(&adapter)?;

@@ -77,9 +77,9 @@ impl ServedArgs {
     /// loaded.
     pub(crate) fn start(&self, waiting: usize) -> Result<Models> {
         let (planned, encoders) = self.planned()?;
-        let needed = plan::total(&footprints(&planned), &weights(&encoders)?);
-        let executor = self.device.executor_for(self.threads, needed)?.with_precision(self.precision);
-        plan::check(needed, executor.memory().available as u64).map_err(Error::out_of_memory)?;
+        let needed = |ranks| Ok(plan::total(&footprints(&planned, ranks), &weights(&encoders)?));
+        let executor = self.device.executor_for(self.threads, needed(1)?)?.with_precision(self.precision);
+        plan::check(needed(executor.ranks())?, executor.memory().available as u64).map_err(Error::out_of_memory)?;
         let adapters = self.adapters(&planned)?;
         let served = planned.into_iter().zip(adapters).map(|(model, adapters)| {
             let drafts = self.drafts.load(&executor, &model.options)?;
@@ -111,11 +111,14 @@ impl ServedArgs {
     /// Prints what memory that takes, and what fits into `memory`, or what is free on the device.
     pub(crate) fn print_plan(&self, memory: Option<u64>) -> Result<()> {
         let (planned, encoders) = self.planned()?;
-        let memory = match memory {
-            Some(memory) => memory,
-            None => self.device.executor_for(self.threads, 0)?.memory().available as u64,
+        let (memory, ranks) = match memory {
+            Some(memory) => (memory, 1),
+            None => {
+                let executor = self.device.executor_for(self.threads, 0)?;
+                (executor.memory().available as u64, executor.ranks())
+            }
         };
-        plan::lines(&footprints(&planned), &weights(&encoders)?, memory).iter().for_each(print_line);
+        plan::lines(&footprints(&planned, ranks), &weights(&encoders)?, memory).iter().for_each(print_line);
         Ok(())
     }
 
@@ -148,8 +151,9 @@ impl ServedArgs {
     }
 }
 
-fn footprints(models: &[Planned]) -> Vec<Footprint> {
-    models.iter().map(Planned::footprint).collect()
+/// What models take of each rank of a group of devices.
+fn footprints(models: &[Planned], ranks: usize) -> Vec<Footprint> {
+    models.iter().map(|model| model.footprint(ranks)).collect()
 }
 
 /// The names of encoders, and the bytes of their weights.
@@ -178,9 +182,10 @@ impl Planned {
         Served::start(self.name, &self.files, Arc::new(model), options, adapters)
     }
 
-    fn footprint(&self) -> Footprint {
+    fn footprint(&self, ranks: usize) -> Footprint {
         let Self { name, config, weights, options, .. } = self;
-        let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).cache;
-        Footprint { name: name.clone(), options: options.clone(), estimate: MemoryEstimate::of_engine(config, weights, options), page }
+        let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).of_rank(config, ranks).cache;
+        let estimate = MemoryEstimate::of_engine(config, weights, options).of_rank(config, ranks);
+        Footprint { name: name.clone(), options: options.clone(), estimate, page }
     }
 }

@@ -58,6 +58,14 @@ pub trait Backend: Send + Sync {
         Err(Error::unsupported(format!("{} does not write host memory where it lies: read results from the device's own", self.properties().name)))
     }
 
+    /// Makes memory of another device of this kind reachable by kernels, where it lies.
+    ///
+    /// # Errors
+    /// The two devices do not reach each other's memory, as those of a device without an implementation.
+    fn adopt_peer(&self, _memory: &RawBuffer) -> Result<RawBuffer> {
+        Err(Error::unsupported(format!("{} reaches no other device's memory", self.properties().name)))
+    }
+
     /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is reported by what reads.
     ///
     /// # Errors
@@ -117,6 +125,15 @@ pub trait Backend: Send + Sync {
     /// The kernel does not compile.
     fn ready(&self, _kernel: &Pipeline) -> Result<()> {
         Ok(())
+    }
+
+    /// Does what the first start of a list would wait for, such as preparing its kernels: for lists that wait for those of other devices while they run, so that
+    /// none may wait for anything before it starts.
+    ///
+    /// # Errors
+    /// A kernel does not compile, or out of memory.
+    fn prepare(&self, commands: &Arc<CommandList>) -> Result<()> {
+        commands.kernels().try_for_each(|kernel| self.ready(kernel))
     }
 
     /// Calls `relieve` from now on whenever the system reports that it lacks memory, until the backend is dropped. Without an implementation it never does.

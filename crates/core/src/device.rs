@@ -157,6 +157,14 @@ impl Device {
         Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
     }
 
+    /// Memory of another device of this kind as a buffer of this one, where it lies.
+    ///
+    /// # Errors
+    /// The two devices do not reach each other's memory.
+    pub fn adopt_peer(&self, memory: &Buffer) -> Result<Buffer> {
+        Ok(Buffer::new(Slot::dedicated(self.0.id, self.0.backend.adopt_peer(memory.raw())?), memory.bytes()))
+    }
+
     /// Copies into a buffer, after everything submitted before.
     ///
     /// # Errors
@@ -248,6 +256,14 @@ impl Device {
     /// The kernel does not compile.
     pub fn prepare(&self, source: &Arc<KernelSource>) -> Result<Pipeline> {
         Ok(self.0.backend.compile(source)?.of(self.0.id))
+    }
+
+    /// Does what the first start of a list would wait for.
+    ///
+    /// # Errors
+    /// A kernel does not compile, or out of memory.
+    pub fn prepare_list(&self, commands: &Arc<CommandList>) -> Result<()> {
+        self.0.backend.prepare(commands)
     }
 
     /// Starts a recorded list.

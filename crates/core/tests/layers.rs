@@ -16,6 +16,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("cpu", 3),
     ("metal", 3),
     ("cuda", 3),
+    ("group", 3),
     ("elinvar", 4),
     ("llm", 5),
     ("server", 6),

@@ -245,6 +245,10 @@ impl Backend for CudaBackend {
         Ok(Reading::new(Completion::new(done), move || arriving.take()))
     }
 
+    fn adopt_peer(&self, memory: &RawBuffer) -> Result<RawBuffer> {
+        Memory::of_peer(&self.context, memory).map(RawBuffer::new)
+    }
+
     /// Returns before the kernel is compiled: its first launch waits, and fails if it does not compile. So the kernels of a recording
     /// are compiled side by side.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
@@ -268,6 +272,15 @@ impl Backend for CudaBackend {
             Some(Kernel::Function(forms)) => forms.of(Threadgroups::Uniform).wait(|code| Function::load(&self.context, code)).map(drop),
             _ => Ok(()),
         }
+    }
+
+    /// As a graph, which is recorded and kept: to launch its commands one by one could wait for the driver, which loads code at first use.
+    fn prepare(&self, commands: &Arc<CommandList>) -> Result<()> {
+        let mut queue = self.queue();
+        self.context.enter()?;
+        let graph = Graph::record(&self.context, &self.products, commands)?;
+        queue.seen.add(commands, graph);
+        Ok(())
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {

@@ -22,6 +22,7 @@ const OLDEST_DRIVER: i32 = 12000;
 /// Every function of the driver's that is called. The bindings look for a function when it is first called, and panic if there is none.
 const FUNCTIONS: &[&str] = &[
     "cuCtxSetCurrent",
+    "cuDeviceCanAccessPeer",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
@@ -51,6 +52,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemFreeHost",
     "cuMemGetInfo_v2",
     "cuMemHostAlloc",
+    "cuMemPoolSetAccess",
     "cuMemPoolTrimTo",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",

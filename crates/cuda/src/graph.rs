@@ -113,20 +113,29 @@ impl<G> Seen<G> {
     /// How to start a list; forgets lists that are gone, and the longest unused of too many.
     pub(crate) fn turn(&mut self, list: &Arc<CommandList>) -> Turn {
         self.lists.retain(|entry| entry.list.strong_count() > 0);
-        if list.commands().len() < Self::LEAST {
-            return Turn::Commands;
-        }
         if let Some(at) = self.lists.iter().position(|entry| entry.id == list.id()) {
             let entry = self.lists.remove(at);
             let turn = if entry.graph.is_some() { Turn::Replay } else { Turn::Record };
             self.lists.push(entry);
             return turn;
         }
+        if list.commands().len() >= Self::LEAST {
+            self.remember(list, None);
+        }
+        Turn::Commands
+    }
+
+    /// Keeps a graph of a list before it is first started.
+    pub(crate) fn add(&mut self, list: &Arc<CommandList>, graph: G) {
+        self.lists.retain(|entry| entry.id != list.id());
+        self.remember(list, Some(graph));
+    }
+
+    fn remember(&mut self, list: &Arc<CommandList>, graph: Option<G>) {
         if self.lists.len() == Self::MOST {
             self.lists.remove(0);
         }
-        self.lists.push(Entry { id: list.id(), list: Arc::downgrade(list), graph: None });
-        Turn::Commands
+        self.lists.push(Entry { id: list.id(), list: Arc::downgrade(list), graph });
     }
 
     /// Keeps the graph of the list last asked about.
@@ -166,6 +175,13 @@ mod tests {
         drop(first);
         seen.turn(&second);
         assert_eq!(seen.lists.len(), 1);
+    }
+
+    #[test]
+    fn a_list_that_was_prepared_is_a_graph_at_once() {
+        let (mut seen, short) = (Seen::<u32>::default(), list(1));
+        seen.add(&short, 7);
+        assert_eq!((seen.turn(&short), seen.graph()), (Turn::Replay, Some(&7)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cudarc::driver::sys::{self, CUresult};
-use elinvar_core::{DeviceMemory, Result};
+use elinvar_core::{DeviceMemory, Error, RawBuffer, Result};
 
 use crate::driver::Context;
 
@@ -44,19 +44,47 @@ impl Memory {
         Ok(Self { pointer, bytes, owner: Owner::Device(context.clone()) })
     }
 
+    /// Another device's, which `context`'s kernels reach from now on.
+    pub(crate) fn of_peer(context: &Arc<Context>, memory: &RawBuffer) -> Result<Self> {
+        let peer = memory.downcast::<Self>()?;
+        let Owner::Device(owner) = &peer.owner else { return Err(Error::internal("another library's memory is to be shared")) };
+        if owner.device != context.device {
+            let mut reaches = 0;
+            // SAFETY: both devices exist; the pointer is to a variable of ours.
+            context.check("asking for peer access", unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, context.device, owner.device) })?;
+            if reaches == 0 {
+                let devices = [context.device, owner.device];
+                return Err(Error::unsupported(format!(
+                    "CUDA devices {} and {} do not reach each other's memory: group others",
+                    devices[0], devices[1]
+                )));
+            }
+            let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: context.device };
+            let access = sys::CUmemAccessDesc { location, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+            // SAFETY: the owner's own pool; the description lives through the call.
+            context.check("asking for peer access", unsafe { sys::cuMemPoolSetAccess(pool(owner)?, &access, 1) })?;
+        }
+        Ok(Self::lent(peer.pointer, peer.bytes, false, Arc::new(memory.clone())))
+    }
+
     /// Another library's, which `mark` is held for.
     pub(crate) fn lent(pointer: sys::CUdeviceptr, bytes: usize, is_read_only: bool, mark: Arc<dyn Any + Send + Sync>) -> Self {
         Self { pointer, bytes, owner: Owner::Lender { is_read_only, _mark: mark } }
     }
 }
 
-/// Returns freed memory to the system.
-fn trim(context: &Context) -> Result<()> {
+/// What the device's memory comes from.
+fn pool(context: &Context) -> Result<sys::CUmemoryPool> {
     let mut pool = ptr::null_mut();
     // SAFETY: the device exists; the pointer is to a variable of ours.
     context.check("finding the memory pool", unsafe { sys::cuDeviceGetMemPool(&mut pool, context.device) })?;
+    Ok(pool)
+}
+
+/// Returns freed memory to the system.
+fn trim(context: &Context) -> Result<()> {
     // SAFETY: the device's own pool.
-    context.check("trimming the memory pool", unsafe { sys::cuMemPoolTrimTo(pool, 0) })
+    context.check("trimming the memory pool", unsafe { sys::cuMemPoolTrimTo(pool(context)?, 0) })
 }
 
 impl DeviceMemory for Memory {

@@ -16,8 +16,9 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{KernelSource, Metal};
+use elinvar_core::{DType, KernelSource, Metal};
 use elinvar_cuda::Compiler;
+use elinvar_kernels::collective::CollectiveParams;
 use elinvar_kernels::conformance;
 use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
@@ -33,7 +34,9 @@ const WHOLE: u32 = 90;
 fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
     let (device, mut seen) = (gpu(capability), HashMap::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
-    for launch in conformance::sample(conformance::cases(), &device).iter().flat_map(|case| case.plan(&device).unwrap().launches) {
+    let gathering = [4, 1 << 20].map(|width| CollectiveParams { rows: 2, width }.among_peers(DType::F32, 2, 0).unwrap());
+    let cases = conformance::sample(conformance::cases(), &device);
+    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering) {
         if seen.insert(launch.kernel.key.clone(), ()).is_some() {
             continue;
         }

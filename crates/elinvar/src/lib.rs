@@ -21,6 +21,7 @@ mod display;
 mod executor;
 mod gradient;
 mod graph;
+mod group;
 pub mod guide;
 mod host;
 mod lend;

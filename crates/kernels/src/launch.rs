@@ -7,7 +7,7 @@ use elinvar_core::{
     Result, Work,
 };
 
-use crate::cuda::CudaForm;
+use crate::{collective::Collective, cuda::CudaForm};
 
 /// What an argument of a launch is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,18 @@ impl Launch {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Self {
         Self::of(key, None, params, buffers).with_cuda(form)
+    }
+
+    /// The same for a group of devices alone.
+    pub fn on_group<P: bytemuck::NoUninit>(
+        key: KernelKey,
+        collective: Collective,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Self {
+        let mut launch = Self::of(key, None, params, buffers);
+        Arc::make_mut(&mut launch.kernel).native = Some(Arc::new(collective));
+        launch
     }
 
     fn of<P: bytemuck::NoUninit>(

@@ -32,6 +32,7 @@ pub mod attention;
 pub mod attention_scores;
 pub mod binary;
 pub mod cast;
+pub mod collective;
 pub mod compare;
 pub mod copy;
 pub mod cross_entropy;

@@ -59,6 +59,23 @@ impl MemoryEstimate {
         }
     }
 
+    /// What of it each rank of a group of devices needs: all have the embedding, and share the other weights and the heads of the cache.
+    pub fn of_rank(self, config: &Config, ranks: usize) -> Self {
+        if ranks <= 1 {
+            return self;
+        }
+        let embedding = product(&[config.vocab_size, config.hidden_size]);
+        let matrices = if config.tied_embeddings { 1 } else { 2 };
+        let parameters = embedding * matrices + layer_parameters(config).saturating_mul(config.layers as u128);
+        let embedding = (self.weights as u128).saturating_mul(embedding) / parameters.max(1);
+        let own = if config.tied_embeddings { self.weights as u128 } else { (self.weights as u128).saturating_sub(embedding) };
+        Self {
+            weights: clamp(own.div_ceil(ranks as u128).saturating_add(embedding)),
+            cache: clamp((self.cache as u128).saturating_mul(config.key_sharers(ranks) as u128).div_ceil(ranks as u128)),
+            ..self
+        }
+    }
+
     /// All of it.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.cache).saturating_add(self.activations)
@@ -105,6 +122,20 @@ fn clamp(bytes: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_share_weights_and_cache_but_not_the_embedding() {
+        let config = llama_8b();
+        let whole = MemoryEstimate::of_random(&config, WeightType::Plain(DType::BF16), 8192, DType::F16, 512);
+        let rank = whole.of_rank(&config, 2);
+        let embedding = 2 * 128256 * 4096;
+        let close = |a: u64, b: u64| a.abs_diff(b) < 1 << 20;
+        assert!(close(rank.weights, embedding + (whole.weights - embedding) / 2), "{rank:?}");
+        assert_eq!((rank.cache, rank.activations), (whole.cache / 2, whole.activations));
+        // Sixteen ranks have eight heads of keys between them.
+        assert_eq!(whole.of_rank(&config, 16).cache, whole.cache / 8);
+        assert_eq!(whole.of_rank(&config, 1), whole);
+    }
 
     fn llama_8b() -> Config {
         let json = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,

@@ -6,6 +6,7 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use elinvar_core::{DType, Device, DeviceProperties, Error, MemoryInfo, Pool, Result, Shape};
 use elinvar_cpu::CpuBackend;
+use elinvar_group::Group;
 use elinvar_kernels::Precision;
 
 pub(crate) use launch::only;
@@ -16,6 +17,8 @@ use crate::{backend::BackendType, graph::Shared, tensor::Tensor};
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) device: Device,
+    /// The group that the device is, if it is one.
+    pub(crate) group: Option<Group>,
     precision: Precision,
     /// What records its operators, in place of running them.
     pub(crate) recorder: Option<Arc<Shared>>,
@@ -64,7 +67,7 @@ impl Executor {
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     pub fn from_device(device: Device) -> Self {
-        Self { device, precision: Self::DEFAULT_PRECISION, recorder: None, tracks: true }
+        Self { device, group: None, precision: Self::DEFAULT_PRECISION, recorder: None, tracks: true }
     }
 
     /// The device behind the backend interface.

@@ -9,6 +9,7 @@ mod elements;
 mod encode;
 mod matching;
 mod node;
+mod parts;
 mod record;
 mod recorder;
 mod recording;

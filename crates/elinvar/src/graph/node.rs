@@ -159,6 +159,12 @@ impl Graph {
         self.index(first);
     }
 
+    /// Takes a node out whose results nothing needs any more.
+    pub(super) fn remove(&mut self, index: usize) {
+        self.nodes.remove(index);
+        self.index(index);
+    }
+
     /// Those nodes between the first and the last of `set` that must come after it; none if one of the set needs one of them.
     pub(super) fn following(&self, set: &BTreeSet<usize>) -> Option<BTreeSet<usize>> {
         let window = set.first().copied().unwrap_or(0)..set.last().map_or(0, |last| last + 1);

@@ -8,6 +8,7 @@ use elinvar_core::{Error, Result};
 use super::{
     elements, encode, matching,
     node::{Graph, Node},
+    parts,
     recording::Recording,
     shared::{Memory, Open, Shared},
 };
@@ -62,6 +63,7 @@ impl Recorder {
         let written = memories.iter().enumerate().filter(|written| is_written(*written)).filter_map(|(value, _)| results[value].as_ref());
         let written = written.map(Arc::downgrade).collect();
         let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
+        parts::forward(&mut graph);
         matching::fuse(&mut graph, self.executor.properties());
         let programs = elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device)?;

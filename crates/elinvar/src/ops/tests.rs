@@ -9,6 +9,7 @@ const SOURCES: &[&str] = &[
     include_str!("../executor/choice.rs"),
     include_str!("../executor/mod.rs"),
     include_str!("../gradient/mod.rs"),
+    include_str!("../group.rs"),
     include_str!("../host.rs"),
     include_str!("../shape.rs"),
     include_str!("../tensor.rs"),

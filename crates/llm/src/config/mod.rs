@@ -6,6 +6,7 @@ mod generation;
 pub(crate) mod gguf;
 mod json;
 mod quantization;
+mod ranks;
 mod rope;
 #[cfg(test)]
 mod tests;

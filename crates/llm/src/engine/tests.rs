@@ -1,6 +1,6 @@
 //! What a request gets, against a session that has the model for itself.
 
-use elinvar::{DType, Executor, Precision, kernels::quantized::Format};
+use elinvar::{BackendType, DType, Executor, Precision, kernels::quantized::Format};
 
 use super::*;
 use crate::{Adapter, Config, Sampler, Sampling, Session, WeightType, adapter::tests::waves, model::CacheType};
@@ -202,6 +202,11 @@ fn each_row_has_the_bits_of_its_adapter() {
     for (config, kind) in [(CONFIG, WeightType::Plain(DType::BF16)), (&wide, WeightType::Block(Format::Q4_0))] {
         let base = Arc::new(Model::random(&executor, Config::parse(config).unwrap(), kind, 1).unwrap());
         let mut engine = Engine::new(base.clone(), options(4096, 128, 8)).unwrap();
+        // The same model on two devices.
+        let group = Executor::group(&[BackendType::Cpu; 2]).unwrap().with_precision(Precision::Strict);
+        let shared = Model::random(&group, Config::parse(config).unwrap(), kind, 1).unwrap();
+        let mut on_two = Engine::new(Arc::new(shared), options(4096, 128, 8)).unwrap();
+        load_adapters(&mut on_two, 3);
         let adapted: Vec<_> = load_adapters(&mut engine, 3).iter().map(|adapter| Arc::new(base.with_adapter(adapter).unwrap())).collect();
         let model = |adapter: Option<usize>| adapter.map_or(&base, |index| &adapted[index]);
         // One prompt with each, and others beside it: no pages are shared between adapters.
@@ -210,10 +215,13 @@ fn each_row_has_the_bits_of_its_adapter() {
         let requests: Vec<_> = choices.into_iter().enumerate().map(|(index, adapter)| named(adapter, of(index))).collect();
         let expected: Vec<_> = requests.iter().zip(choices).map(|(request, adapter)| alone(model(adapter), DType::F32.into(), request)).collect();
         assert!(expected[..4].iter().enumerate().all(|(index, answer)| !expected[..index].contains(answer)), "adapters make no difference");
-        for is_cached in [false, true] {
-            for ((answer, cached), (expected, request)) in run(&mut engine, &requests).iter().zip(expected.iter().zip(&requests)) {
-                let pages = if is_cached { (request.prompt.len() - 1) / PAGE } else { 0 };
-                assert!(answer == expected && *cached == pages * PAGE, "{kind:?}, {cached} cached");
+        for engine in [&mut engine, &mut on_two] {
+            for is_cached in [false, true] {
+                for ((answer, cached), (expected, request)) in run(engine, &requests).iter().zip(expected.iter().zip(&requests)) {
+                    let pages = if is_cached { (request.prompt.len() - 1) / PAGE } else { 0 };
+                    let ranks = engine.model().executor().ranks();
+                    assert!(answer == expected && *cached == pages * PAGE, "{kind:?}, {ranks} ranks, {cached} cached");
+                }
             }
         }
     }

@@ -157,6 +157,9 @@ impl Model {
         let mut modules = model.modules();
         let module = modules.iter_mut().find(|module| module.name == place.name);
         let module = module.ok_or_else(|| Error::internal(format!("there is no linear layer '{}'", place.name)))?;
+        if self.executor.ranks() > 1 {
+            return Err(Error::unsupported("weights of a model on a group of devices, of which each rank has a part: load it on one device"));
+        }
         let parts = module.rows().map(|(_, linear)| linear.merged()).collect::<Result<Vec<_>>>()?;
         Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0)
     }
@@ -178,13 +181,14 @@ impl Model {
 }
 
 impl Linear {
-    /// `tensors` are those of a checkpoint's layer, of which `own` gives the rows of this one.
-    fn change(&mut self, change: Change, tensors: &[Tensor], own: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+    /// `tensors` are those of a checkpoint's layer, of which `rows` gives the rows of this one.
+    fn change(&mut self, change: Change, tensors: &[Tensor], rows: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+        let own = |tensor: &Tensor| self.own(&rows(tensor)?);
         match (change, tensors) {
             (Change::Replaced, [weight]) => self.weight = Matrix::Plain(own(weight)?),
             (Change::LowRank { scale, .. }, [a, b, magnitude @ ..]) => {
-                let magnitude = magnitude.first().map(own).transpose()?;
-                self.adapter = Some(LowRank::new(&self.weight, [a.clone(), own(b)?], scale, magnitude)?);
+                let (b, magnitude) = (own(b)?, magnitude.first().map(own).transpose()?);
+                self.adapter = Some(LowRank::new(&self.weight, [a.clone(), b], scale, magnitude)?);
             }
             (Change::Replaced | Change::LowRank { .. }, _) => return Err(Error::internal("a change without its tensors")),
         }

@@ -83,7 +83,9 @@ pub(super) struct Attention {
     /// Factors of a query's elements, where rotation scales some of them.
     query_factors: Option<Tensor>,
     scoring: Scoring,
+    /// Of a rank.
     heads: usize,
+    /// Of a rank.
     kv_heads: usize,
     head_dim: usize,
 }
@@ -91,6 +93,8 @@ pub(super) struct Attention {
 impl Attention {
     pub(super) fn load(config: &Config, index: usize, source: &mut dyn Source) -> Result<Self> {
         let &Config { hidden_size, heads, kv_heads, head_dim, .. } = config;
+        let ranks = source.executor().ranks();
+        let sharers = config.key_sharers(ranks);
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
         let path = format!("model.layers.{index}.self_attn");
         let (scale, query_factors) = Self::scale(config, index, source)?;
@@ -99,16 +103,16 @@ impl Attention {
         let fused = config.fused_projections.then_some(("qkv_proj", queries + 2 * keys));
         let mut inputs = Linears::new(source, path.clone(), fused, hidden_size, config.qkv_bias)?;
         Ok(Self {
-            q: inputs.next("q_proj", queries)?,
-            k: inputs.next("k_proj", keys)?,
-            v: inputs.next("v_proj", keys)?,
-            output: Linear::load(source, &format!("{path}.o_proj"), hidden_size, queries, config.output_bias)?,
+            q: inputs.next("q_proj", queries, 1)?,
+            k: inputs.next("k_proj", keys, sharers)?,
+            v: inputs.next("v_proj", keys, sharers)?,
+            output: Linear::load_own(source, &format!("{path}.o_proj"), [hidden_size, queries], config.output_bias, 1)?,
             q_norm: Norm::load_if(config.qk_norm, config, source, &format!("{path}.q_norm"), head_dim)?,
             k_norm: Norm::load_if(config.qk_norm, config, source, &format!("{path}.k_norm"), head_dim)?,
             query_factors,
             scoring: Scoring { causal: true, left_window, scale, softcap, ..Scoring::default() },
-            heads,
-            kv_heads,
+            heads: heads / ranks,
+            kv_heads: kv_heads * sharers / ranks,
             head_dim,
         })
     }
@@ -143,7 +147,7 @@ impl Attention {
     }
 
     /// Attention of the queries to `x [tokens, hidden]`: of one text over the cache, to which the keys and values of `x` are appended; of whole texts, one after
-    /// the other, each over its own. It is added to `residual` if there is one.
+    /// the other, each over its own. Each rank attends by its own heads and gives its own part, added to its part of `residual` if there is one.
     pub(super) fn forward(&self, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {
         let (rows, dim) = (queries.x.shape()[0], self.head_dim);
         let heads = |x: &Tensor, linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
@@ -197,7 +201,7 @@ impl Attention {
                 }
             }
         };
-        self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?)
+        self.output.add_to(residual, &attended.reshape(&[rows, self.heads * dim])?.all_gather()?)
     }
 
     /// Attention of rotated queries `[tokens, heads, head_dim]` of many texts.

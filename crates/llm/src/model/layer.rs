@@ -76,13 +76,13 @@ impl Layer {
     fn of_queries(&self, stream: &Tensor, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
         let attend = |residual: Option<&Tensor>| self.attention.forward(queries, x, positions, context, residual);
         let stream = match &self.attended_norm {
-            Some(norm) => stream.add(&norm.apply(&attend(None)?)?)?,
-            None => attend(Some(stream))?,
+            Some(norm) => stream.add(&norm.apply(&attend(None)?.all_gather()?)?)?,
+            None => attend(Some(&stream.own_part()?))?.all_gather()?,
         };
         let x = self.mlp_norm.apply(&stream)?;
         match &self.output_norm {
-            Some(norm) => stream.add(&norm.apply(&self.mlp.forward(&x, None)?)?),
-            None => self.mlp.forward(&x, Some(&stream)),
+            Some(norm) => stream.add(&norm.apply(&self.mlp.forward(&x, None)?.all_gather()?)?),
+            None => self.mlp.forward(&x, Some(&stream.own_part()?))?.all_gather(),
         }
     }
 }

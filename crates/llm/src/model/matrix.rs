@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar::{DType, Result, Tensor, kernels::quantized::Format};
+use elinvar::{DType, Executor, Result, Tensor, kernels::quantized::Format};
 
 use super::wide::Wide;
 
@@ -63,6 +63,24 @@ impl Matrix {
         })
     }
 
+    /// Each rank's own rows, where they are cut into so many parts: see [`own_rows`].
+    pub(super) fn own_rows(&self, shares: usize) -> Result<Self> {
+        Ok(match self {
+            Self::Plain(weight) => Self::Plain(own_rows(weight, shares)?),
+            Self::Packed { rows, format, columns, wide } => {
+                Self::Packed { rows: own_rows(rows, shares)?, format: *format, columns: *columns, wide: wide.clone() }
+            }
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn executor(&self) -> &Executor {
+        match self {
+            Self::Plain(weight) => weight.executor(),
+            Self::Packed { rows, .. } => rows.executor(),
+        }
+    }
+
     /// The rows that indices name, f32.
     pub(crate) fn gather(&self, indices: &Tensor) -> Result<Tensor> {
         match self {
@@ -78,4 +96,16 @@ impl Matrix {
             Self::Packed { wide, .. } => *wide = Some(to.clone()),
         }
     }
+}
+
+/// Each rank's own part of a tensor that is cut into so many parts along its first axis; where there are more ranks, those that follow each other have the same.
+pub(super) fn own_rows(tensor: &Tensor, shares: usize) -> Result<Tensor> {
+    let ranks = tensor.executor().ranks();
+    if shares == 1 {
+        return Ok(tensor.clone());
+    }
+    let (mut dims, elements) = (tensor.shape().to_vec(), tensor.shape().elements());
+    dims[0] /= shares;
+    let repeated = tensor.reshape(&[shares, 1, elements / shares])?.broadcast_to(&[shares, ranks / shares, elements / shares])?;
+    repeated.reshape(&[ranks, elements / shares])?.own_rows()?.reshape(&dims)
 }

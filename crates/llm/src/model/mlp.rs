@@ -25,9 +25,9 @@ impl Mlp {
         let fused = config.fused_projections.then_some(("gate_up_proj", 2 * inner));
         let mut inputs = Linears::new(source, path.clone(), fused, hidden, config.mlp_bias)?;
         Ok(Self {
-            gate: inputs.next("gate_proj", inner)?,
-            up: inputs.next("up_proj", inner)?,
-            down: Linear::load(source, &format!("{path}.down_proj"), hidden, inner, config.mlp_bias)?,
+            gate: inputs.next("gate_proj", inner, 1)?,
+            up: inputs.next("up_proj", inner, 1)?,
+            down: Linear::load_own(source, &format!("{path}.down_proj"), [hidden, inner], config.mlp_bias, 1)?,
             activation: config.activation,
         })
     }
@@ -40,13 +40,13 @@ impl Mlp {
         modules
     }
 
-    /// What it makes of `x`, added to `residual` if there is one.
+    /// Each rank's own part of what it makes of `x`, added to its part of `residual` if there is one.
     pub(super) fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let (gate, up) = (self.gate.apply(x)?, self.up.apply(x)?);
         let gated = match self.activation {
             Activation::Silu => gate.swiglu(&up)?,
             Activation::GeluTanh => gate.gelu_tanh()?.mul(&up)?,
         };
-        self.down.add_to(residual, &gated)
+        self.down.add_to(residual, &gated.all_gather()?)
     }
 }

@@ -124,14 +124,16 @@ impl Model {
     }
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
+        config.check_ranks(executor.ranks())?;
         let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, source)).collect::<Result<Vec<_>>>()?;
         let norm = Norm::load(&config, source, "model.norm", config.hidden_size)?;
+        let shares = if config.vocab_size.is_multiple_of(executor.ranks()) { executor.ranks() } else { 1 };
         let head = match config.tied_embeddings {
-            true => embedding.clone(),
-            false => source.matrix("lm_head.weight", [config.vocab_size, config.hidden_size])?,
+            true => Linear::shared(embedding.own_rows(shares)?, shares),
+            false => Linear::load_own(source, HEAD, [config.vocab_size, config.hidden_size], false, executor.ranks() / shares)?,
         };
-        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head: Linear::new(head) })
+        Ok(Self { config, executor: executor.clone(), embedding, layers, norm, head })
     }
 
     /// The model with linear layers over blocks that multiply activations of about 31 bits, not 16, strictly in any precision: their errors are those of f32.
@@ -187,7 +189,9 @@ impl Model {
     /// Keys and values of a layer for so many tokens, zeros.
     fn layer_cache(&self, tokens: usize, kind: CacheType) -> Result<LayerCache> {
         let (dtype, extent) = kind.row(self.config.head_dim)?;
-        let zeros = || self.executor.zeros(dtype, &[self.config.kv_heads, tokens, extent]);
+        let ranks = self.executor.ranks();
+        let heads = self.config.kv_heads * self.config.key_sharers(ranks) / ranks;
+        let zeros = || self.executor.zeros(dtype, &[heads, tokens, extent]);
         Ok(LayerCache { keys: zeros()?, values: zeros()? })
     }
 
@@ -202,7 +206,8 @@ impl Model {
 
     /// The logits of the residual stream after the last layer.
     fn project(&self, stream: &Tensor) -> Result<Tensor> {
-        let logits = self.head.apply(&self.norm.apply(stream)?)?;
+        let own = self.head.apply(&self.norm.apply(stream)?)?;
+        let logits = if self.head.is_shared() { own.all_gather()? } else { own };
         match self.config.final_softcap.map(f64::from) {
             Some(cap) => (logits / cap)?.tanh()? * cap,
             None => Ok(logits),

@@ -21,7 +21,7 @@ impl<'a> Module<'a> {
 
     /// `[rows, columns]` of the checkpoint's layer.
     pub(super) fn extents(&self) -> [usize; 2] {
-        let extents = self.parts.iter().map(|part| part.weight.extents());
+        let extents = self.parts.iter().map(|part| part.extents());
         extents.reduce(|[rows, columns], [more, _]| [rows + more, columns]).unwrap_or_default()
     }
 
@@ -30,7 +30,7 @@ impl<'a> Module<'a> {
         let mut start = 0;
         self.parts.iter_mut().map(move |part| {
             let first = start;
-            start += part.weight.extents()[0];
+            start += part.extents()[0];
             (first..start, &mut **part)
         })
     }

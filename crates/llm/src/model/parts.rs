@@ -4,7 +4,7 @@ use elinvar::{DType, Result, Tensor};
 
 use super::{
     low_rank::{LowRank, added},
-    matrix::Matrix,
+    matrix::{Matrix, own_rows},
     source::Source,
     stacked::RowAdapters,
 };
@@ -15,6 +15,8 @@ use crate::config::Config;
 pub(crate) struct Linear {
     pub(super) weight: Matrix,
     bias: Option<Tensor>,
+    /// How many parts its rows are cut into, of which each rank of a group has one.
+    shares: usize,
     pub(super) adapter: Option<LowRank>,
     /// Adapters of which each row has its own.
     pub(super) rows: Option<RowAdapters>,
@@ -22,19 +24,50 @@ pub(crate) struct Linear {
 
 impl Linear {
     pub(super) fn new(weight: Matrix) -> Self {
-        Self { weight, bias: None, adapter: None, rows: None }
+        Self { weight, bias: None, shares: 1, adapter: None, rows: None }
     }
 
     pub(crate) fn load(source: &mut dyn Source, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Self> {
         let weight = source.matrix(&format!("{name}.weight"), [rows, columns])?;
         let bias = if bias { Some(source.tensor(&format!("{name}.bias"), &[rows])?) } else { None };
-        Ok(Self { weight, bias, adapter: None, rows: None })
+        Ok(Self { bias, ..Self::new(weight) })
     }
 
-    /// Rows of it, as a layer.
-    fn rows(&self, start: usize, count: usize) -> Result<Self> {
-        let bias = self.bias.as_ref().map(|bias| bias.slice(0, start, count, 1)).transpose()?;
-        Ok(Self { weight: self.weight.slice(start, count)?, bias, adapter: None, rows: None })
+    /// The same, of whose outputs each rank of a group computes its own; `sharers` ranks that follow each other compute the same.
+    pub(super) fn load_own(source: &mut dyn Source, name: &str, [rows, columns]: [usize; 2], bias: bool, sharers: usize) -> Result<Self> {
+        let weight = source.own_rows(&format!("{name}.weight"), [rows, columns], sharers)?;
+        let shares = source.executor().ranks() / sharers;
+        let bias = if bias { Some(own_rows(&source.tensor(&format!("{name}.bias"), &[rows])?, shares)?) } else { None };
+        Ok(Self { bias, shares, ..Self::new(weight) })
+    }
+
+    /// Each rank's own rows of these rows of it, as a layer.
+    fn own_rows(&self, start: usize, count: usize, sharers: usize) -> Result<Self> {
+        let weight = self.weight.slice(start, count)?;
+        let shares = weight.executor().ranks() / sharers;
+        let bias = self.bias.as_ref().map(|bias| own_rows(&bias.slice(0, start, count, 1)?, shares)).transpose()?;
+        Ok(Self { bias, shares, ..Self::new(weight.own_rows(shares)?) })
+    }
+
+    /// Of each rank's own rows, of so many parts.
+    pub(super) fn shared(weight: Matrix, shares: usize) -> Self {
+        Self { shares, ..Self::new(weight) }
+    }
+
+    /// Whether ranks have other rows than each other.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shares > 1
+    }
+
+    /// `[rows, columns]` of all ranks together.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        let [rows, columns] = self.weight.extents();
+        [rows * self.shares, columns]
+    }
+
+    /// The rows of a tensor that belong to each rank's own.
+    pub(super) fn own(&self, tensor: &Tensor) -> Result<Tensor> {
+        own_rows(tensor, self.shares)
     }
 
     pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
@@ -52,7 +85,7 @@ impl Linear {
     }
 }
 
-/// Linear layers of one input, one after the other: each stored by itself, or all as the rows of one.
+/// Linear layers of one input, one after the other: each stored by itself, or all as the rows of one. Each rank of a group has its own rows of each.
 pub(super) struct Linears<'a> {
     source: &'a mut dyn Source,
     path: String,
@@ -70,13 +103,13 @@ impl<'a> Linears<'a> {
         Ok(Self { source, path, columns, bias, fused })
     }
 
-    /// The next, which has so many rows.
-    pub(super) fn next(&mut self, name: &str, rows: usize) -> Result<Linear> {
+    /// The next, which has so many rows; see [`Linear::load_own`].
+    pub(super) fn next(&mut self, name: &str, rows: usize, sharers: usize) -> Result<Linear> {
         let Some((whole, start)) = &mut self.fused else {
-            return Linear::load(self.source, &format!("{}.{name}", self.path), rows, self.columns, self.bias);
+            return Linear::load_own(self.source, &format!("{}.{name}", self.path), [rows, self.columns], self.bias, sharers);
         };
         *start += rows;
-        whole.rows(*start - rows, rows)
+        whole.own_rows(*start - rows, rows, sharers)
     }
 }
 

@@ -15,6 +15,11 @@ pub(crate) trait Source {
     /// The matrix of this name and shape.
     fn matrix(&mut self, name: &str, dims: [usize; 2]) -> Result<Matrix>;
 
+    /// The same, of which each rank of a group of devices has its own rows; `sharers` ranks that follow each other have the same.
+    fn own_rows(&mut self, name: &str, dims: [usize; 2], sharers: usize) -> Result<Matrix> {
+        self.matrix(name, dims)?.own_rows(self.executor().ranks() / sharers)
+    }
+
     /// Where tensors go.
     fn executor(&self) -> &Executor;
 }
@@ -94,23 +99,41 @@ impl Source for Stored<'_> {
         })
     }
 
+    fn own_rows(&mut self, name: &str, [rows, columns]: [usize; 2], sharers: usize) -> Result<Matrix> {
+        let (ranks, Weight { kind, memory }) = (self.executor.ranks(), self.take(name, &[rows, columns])?);
+        // A model whose rows cannot be shared was rejected.
+        let own = rows / (ranks / sharers);
+        let bytes = kind.row_bytes(columns)? * own;
+        let parts = (0..ranks).map(|rank| rank / sharers * bytes).map(|start| memory.slice(start..start + bytes)).collect::<Result<_>>()?;
+        let adopted = |dtype, width| self.executor.adopt_parts(dtype, &[own, width], parts).map_err(|e| e.context(format!("tensor '{name}'")));
+        Ok(match kind {
+            WeightType::Plain(dtype) => Matrix::Plain(adopted(dtype, columns)?),
+            WeightType::Block(format) => Matrix::Packed { rows: adopted(DType::U8, kind.row_bytes(columns)?)?, format, columns, wide: None },
+        })
+    }
+
     fn executor(&self) -> &Executor {
         self.executor
     }
 }
 
 impl Stored<'_> {
+    /// The tensor's memory; it counts as used.
+    fn take(&mut self, name: &str, dims: &[usize]) -> Result<Weight> {
+        let name = format!("{}{name}", self.prefix);
+        let weight = self.weights.get(&name, dims)?;
+        self.used.insert(name);
+        Ok(weight)
+    }
+
     /// The tensor as the weights have it; of a matrix in blocks its packed rows.
     fn adopt(&mut self, name: &str, dims: &[usize]) -> Result<(WeightType, Tensor)> {
-        let name = format!("{}{name}", self.prefix);
-        let Weight { kind, memory } = self.weights.get(&name, dims)?;
+        let Weight { kind, memory } = self.take(name, dims)?;
         let tensor = match (kind, dims) {
             (WeightType::Block(_), &[rows, columns]) => self.executor.adopt(DType::U8, &[rows, kind.row_bytes(columns)?], memory),
             (WeightType::Plain(dtype), dims) => self.executor.adopt(dtype, dims, memory),
             (WeightType::Block(format), dims) => Err(Error::internal(format!("{dims:?} elements in {format}"))),
         };
-        let tensor = tensor.map_err(|e| e.context(format!("tensor '{name}'")))?;
-        self.used.insert(name);
-        Ok((kind, tensor))
+        Ok((kind, tensor.map_err(|e| e.context(format!("tensor '{name}'")))?))
     }
 }

@@ -9,6 +9,7 @@ mod decoding;
 mod engine;
 mod fixture;
 mod generation;
+mod groups;
 mod memory;
 mod oracle;
 mod shakespeare;

@@ -107,13 +107,15 @@ impl DecodeArgs {
         let chunk = Session::default_chunk(executor.properties());
         let Some(path) = &self.model else {
             let config = self.shape.config();
-            MemoryEstimate::of_random(&config, self.dtype, longest, self.cache_dtype, chunk).check(executor.memory())?;
+            MemoryEstimate::of_random(&config, self.dtype, longest, self.cache_dtype, chunk)
+                .of_rank(&config, executor.ranks())
+                .check(executor.memory())?;
             let bytes = bytes_per_token(&config, self.dtype);
             return Ok((Model::random(executor, config, self.dtype, 1)?, bytes, format!("{:?} {}", self.shape, self.dtype)));
         };
         let files = ModelFiles::open(path)?;
         let (config, weights) = (Config::read(&files)?, Weights::open(&files)?);
-        MemoryEstimate::of(&config, &weights, longest, self.cache_dtype, chunk).check(executor.memory())?;
+        MemoryEstimate::of(&config, &weights, longest, self.cache_dtype, chunk).of_rank(&config, executor.ranks()).check(executor.memory())?;
         // Of the embedding a token reads a row.
         let embedding = weights.info("model.embed_tokens.weight").filter(|_| !config.tied_embeddings);
         let embedding = embedding.map_or(0, |(dims, kind)| kind.map_or(0, |kind| kind.bytes(dims.iter().product::<usize>() as u128)));

@@ -1,0 +1,137 @@
+//! Several devices as one executor.
+
+use std::sync::Arc;
+
+use elinvar_core::{DType, Device, Error, HostMemory, Layout, Result, Shape};
+use elinvar_group::{Group, GroupBackend};
+use elinvar_kernels::collective::{AllGather, OwnPart};
+
+use crate::{
+    backend::BackendType,
+    executor::{Executor, only},
+    tensor::Tensor,
+};
+
+impl Executor {
+    /// Several devices as one: each is a rank, has memory of its own for every tensor, and runs every operator. A device that is named several times has
+    /// several ranks, so that what is made for many GPUs can be tested on one device.
+    ///
+    /// Ranks differ in what they are given by [`Executor::adopt_parts`] and [`Tensor::own_part`]; [`Tensor::all_gather`] puts their parts together. Results are
+    /// read from the first rank.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu, BackendType::Cpu])?;
+    /// let x = executor.tensor(&[1, 4], &[1f32, 2.0, 3.0, 4.0])?;
+    /// let part = x.own_part()?;
+    /// assert_eq!(part.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(part.exp()?.all_gather()?.to_vec::<f32>()?, x.exp()?.to_vec::<f32>()?);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No device, one that is not available, or devices of different kinds.
+    pub fn group(backends: &[BackendType]) -> Result<Self> {
+        let mut opened: Vec<(BackendType, Device)> = Vec::new();
+        for &backend in backends {
+            let known = opened.iter().find(|(other, _)| *other == backend).map(|(_, device)| device.clone());
+            let device = known.map_or_else(|| backend.open().map_err(|error| error.context(format!("rank {} ({backend})", opened.len()))), Ok)?;
+            opened.push((backend, device));
+        }
+        let group = Group::new(opened.into_iter().map(|(_, device)| device).collect())?;
+        let mut executor = Self::from_device(Device::new(GroupBackend::new(group.clone())));
+        executor.group = Some(group);
+        Ok(executor)
+    }
+
+    /// The ranks of the group that it is, or one.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// assert_eq!(Executor::group(&[BackendType::Cpu; 3])?.ranks(), 3);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    pub fn ranks(&self) -> usize {
+        self.group.as_ref().map_or(1, Group::ranks)
+    }
+
+    /// A read-only tensor that each rank has other elements of: the first rank the first of `parts`, of `dims` each.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use elinvar::{BackendType, DType, Executor, HostMemory};
+    /// let executor = Executor::group(&[BackendType::Cpu; 2])?;
+    /// let parts = [vec![1u8, 2], vec![3, 4]].map(|part| HostMemory::new(Arc::new(part)));
+    /// assert_eq!(executor.adopt_parts(DType::U8, &[2], parts.to_vec())?.all_gather()?.to_vec::<u8>()?, [1, 2, 3, 4]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Parts for more or fewer ranks than there are, too small or too large for the shape, or out of memory.
+    pub fn adopt_parts(&self, dtype: DType, dims: &[usize], mut parts: Vec<HostMemory>) -> Result<Tensor> {
+        match (&self.group, parts.len()) {
+            (Some(group), _) => self.adopt_raw(dtype, &Layout::contiguous(Shape::new(dims)?), group.adopt(parts)?),
+            (None, 1) => self.adopt(dtype, dims, parts.remove(0)),
+            (None, count) => Err(Error::invalid_argument(format!("{count} parts for one device: expected one"))),
+        }
+    }
+}
+
+impl Tensor {
+    /// The parts that the ranks of a group have, side by side along the last axis, on each of them; of one device the tensor itself.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let x = Executor::group(&[BackendType::Cpu; 2])?.tensor(&[2, 1], &[1i32, 2])?;
+    /// assert_eq!(x.all_gather()?.to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A tensor without an axis, or out of memory.
+    pub fn all_gather(&self) -> Result<Tensor> {
+        match self.executor().ranks() {
+            1 => Ok(self.clone()),
+            ranks => only(self.executor().apply(Arc::new(AllGather { ranks }), &[Some(self)])?),
+        }
+    }
+
+    /// Each rank's own part of the last axis, of what all ranks have; of one device the tensor itself.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let x = Executor::group(&[BackendType::Cpu; 2])?.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.own_part()?.to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A last axis that cannot be cut into a part for each rank, or out of memory.
+    pub fn own_part(&self) -> Result<Tensor> {
+        match self.executor().ranks() {
+            1 => Ok(self.clone()),
+            ranks => only(self.executor().apply(Arc::new(OwnPart { ranks }), &[Some(self)])?),
+        }
+    }
+
+    /// Each rank's own part of the first axis, of what all ranks have; of one device the tensor itself.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let x = Executor::group(&[BackendType::Cpu; 2])?.tensor(&[2, 2], &[1i32, 2, 3, 4])?;
+    /// assert_eq!(x.own_rows()?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A first axis that cannot be cut into a part for each rank, or out of memory.
+    pub fn own_rows(&self) -> Result<Tensor> {
+        let ranks = self.executor().ranks();
+        let mut dims = self.shape().to_vec();
+        match dims.first_mut() {
+            Some(rows) if rows.is_multiple_of(ranks) => *rows /= ranks,
+            _ => return Err(Error::invalid_argument(format!("{self:?} cannot be cut into {ranks} parts along its first axis"))),
+        }
+        self.reshape(&[self.shape().elements()])?.own_part()?.reshape(&dims)
+    }
+}

@@ -1,0 +1,145 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use elinvar_core::{
+    Backend, Buffer, CommandList, Completion, DeviceProperties, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent, RawBuffer, Reading,
+    Result, Storage, Wait,
+};
+use elinvar_kernels::collective::Collective;
+
+use crate::{Group, Prepared, lists::Lists, memory::Parts};
+
+/// A group as a device: see the crate's documentation.
+pub struct GroupBackend {
+    group: Group,
+    lists: Mutex<Lists>,
+}
+
+impl GroupBackend {
+    /// The device of a group.
+    pub fn new(group: Group) -> Self {
+        Self { group, lists: Mutex::default() }
+    }
+
+    /// The first rank's part.
+    fn first<'a>(&self, buffer: &'a RawBuffer) -> Result<&'a Buffer> {
+        Ok(&buffer.downcast::<Parts>()?.0[0])
+    }
+}
+
+impl Backend for GroupBackend {
+    fn properties(&self) -> &DeviceProperties {
+        &self.group.0.properties
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let of_rank = self.group.places().into_iter().map(|(device, ranks)| {
+            let MemoryInfo { total, available } = device.memory();
+            MemoryInfo { total: total / ranks.len(), available: available / ranks.len() }
+        });
+        of_rank.min_by_key(|memory| memory.available).unwrap_or(MemoryInfo { total: 0, available: 0 })
+    }
+
+    fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        let parts = self.group.devices().iter().map(|device| device.allocate_dedicated(bytes)).collect::<Result<_>>()?;
+        Ok(RawBuffer::new(Parts(parts)))
+    }
+
+    fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
+        let mut parts = vec![None; self.group.ranks()];
+        for (device, ranks) in self.group.places() {
+            let part = device.adopt(memory.clone())?;
+            ranks.into_iter().for_each(|rank| parts[rank] = Some(part.clone()));
+        }
+        Ok(RawBuffer::new(Parts(parts.into_iter().flatten().collect())))
+    }
+
+    fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        let parts = &buffer.downcast::<Parts>()?.0;
+        self.group.devices().iter().zip(parts).try_for_each(|(device, part)| device.write(part, offset, bytes))
+    }
+
+    fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        self.group.devices()[0].read(self.first(buffer)?, offset, bytes)
+    }
+
+    fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.group.devices()[0].view(self.first(buffer)?, offset, bytes, see)
+    }
+
+    fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
+        self.group.devices()[0].read_later(self.first(buffer)?, offset, bytes)
+    }
+
+    fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
+        let prepared = match kernel.native::<Collective>() {
+            Some(collective) => Prepared::Collective(*collective),
+            None => Prepared::Kernel(self.group.places().iter().map(|(device, _)| device.prepare(kernel)).collect::<Result<_>>()?),
+        };
+        let info = match &prepared {
+            Prepared::Kernel(pipelines) => pipelines.first().and_then(Pipeline::info),
+            Prepared::Collective(_) => None,
+        };
+        let pipeline = Pipeline::new(kernel.clone(), Arc::new(prepared));
+        Ok(match info {
+            Some(info) => pipeline.with_info(info),
+            None => pipeline,
+        })
+    }
+
+    fn ready(&self, kernel: &Pipeline) -> Result<()> {
+        match kernel.state() {
+            Some(Prepared::Kernel(pipelines)) => {
+                self.group.places().iter().zip(pipelines).try_for_each(|((device, _), pipeline)| device.ready(pipeline))
+            }
+            Some(Prepared::Collective(_)) | None => Ok(()),
+        }
+    }
+
+    fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(&self.group, commands)?;
+        let places = self.group.places();
+        let submitted = places.iter().zip(&*lists).map(|((device, _), list)| device.submit(list)).collect::<Result<Vec<_>>>()?;
+        Ok(match <[Completion; 1]>::try_from(submitted) {
+            Ok([one]) => one,
+            Err(several) => Completion::new(Arc::new(All(several))),
+        })
+    }
+
+    fn start_profile(&self) -> Result<()> {
+        self.group.places().iter().try_for_each(|(device, _)| device.start_profile())
+    }
+
+    fn end_profile(&self) -> Result<Vec<ProfileEvent>> {
+        let events = self.group.places().iter().map(|(device, _)| device.end_profile()).collect::<Result<Vec<_>>>()?;
+        Ok(events.into_iter().flatten().collect())
+    }
+}
+
+/// The lists of all devices.
+struct All(Vec<Completion>);
+
+impl Wait for All {
+    fn settle(&self) -> (bool, Result<()>) {
+        // Each is waited for, so that none still runs when an error is reported.
+        let results: Vec<_> = self.0.iter().map(Completion::wait).collect();
+        (false, results.into_iter().collect())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.0.iter().all(Completion::is_complete)
+    }
+
+    fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
+        let left = Arc::new(Mutex::new((self.0.len(), Some(then))));
+        for completion in &self.0 {
+            let left = left.clone();
+            completion.on_complete(move |_| {
+                let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+                left.0 -= 1;
+                let then = if left.0 == 0 { left.1.take() } else { None };
+                drop(left);
+                then.into_iter().for_each(|then| then());
+            });
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Several devices as one.
+//!
+//! A group has ranks, each on a device; several may share one. Its memory is memory of every rank, and a list runs on each of them with the rank's own: so what is
+//! recorded once runs everywhere. Ranks hold different weights ([`Group::adopt`]) and exchange results by [`Collective`]s, the only commands that see more
+//! than one rank. What the host writes goes to all ranks; what it reads is the first one's.
+
+mod backend;
+mod lists;
+mod memory;
+
+use std::sync::Arc;
+
+use elinvar_core::{Buffer, Device, DeviceProperties, Error, HostMemory, Pipeline, RawBuffer, Result};
+use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
+
+pub use backend::GroupBackend;
+use memory::Parts;
+
+/// The ranks of a group. Clones are the same group.
+#[derive(Clone)]
+pub struct Group(Arc<Ranks>);
+
+struct Ranks {
+    /// The device of each rank.
+    devices: Vec<Device>,
+    properties: DeviceProperties,
+    /// Of each rank the inboxes of all, as its device reaches them; none where all ranks share a device.
+    inboxes: Vec<Vec<Buffer>>,
+}
+
+/// What a kernel is to a group: prepared on each of its devices, or a collective.
+enum Prepared {
+    Kernel(Vec<Pipeline>),
+    Collective(Collective),
+}
+
+impl Group {
+    /// A group of a rank for each of `devices`; one that is named several times has several ranks.
+    ///
+    /// # Errors
+    /// No device, or devices of different kinds or names, whose plans would differ.
+    pub fn new(devices: Vec<Device>) -> Result<Self> {
+        let Some(first) = devices.first() else {
+            return Err(Error::invalid_argument("a group of no devices: name at least one"));
+        };
+        let like = first.properties();
+        if let Some((rank, other)) = devices.iter().enumerate().find(|(_, d)| (d.properties().kind, &d.properties().name) != (like.kind, &like.name))
+        {
+            let (first, other) = (&like.name, &other.properties().name);
+            return Err(Error::invalid_argument(format!(
+                "a group of unlike devices: rank 0 is on {first} ({}), rank {rank} on {other}: name devices of one kind",
+                like.kind
+            )));
+        }
+        let shared = devices.iter().filter(|device| device.same(first)).count();
+        let properties = DeviceProperties {
+            name: format!("{} × {}", devices.len(), like.name),
+            max_buffer_bytes: like.max_buffer_bytes / shared,
+            // Each rank has memory of its own, so the host reaches none of it where it lies.
+            unified_memory: false,
+            ..like.clone()
+        };
+        let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes })))
+    }
+
+    /// How many ranks it has.
+    pub fn ranks(&self) -> usize {
+        self.0.devices.len()
+    }
+
+    /// The device of each rank.
+    pub fn devices(&self) -> &[Device] {
+        &self.0.devices
+    }
+
+    /// Memory that holds for each rank what it is given: equally many bytes for all.
+    ///
+    /// # Errors
+    /// Parts for more or fewer ranks than there are, parts of different sizes, or out of memory.
+    pub fn adopt(&self, parts: Vec<HostMemory>) -> Result<RawBuffer> {
+        if parts.len() != self.ranks() || parts.windows(2).any(|pair| pair[0].bytes().len() != pair[1].bytes().len()) {
+            return Err(Error::invalid_argument(format!("{} parts for {} ranks: one for each expected, all of one size", parts.len(), self.ranks())));
+        }
+        let parts = self.0.devices.iter().zip(parts).map(|(device, part)| device.adopt(part)).collect::<Result<_>>()?;
+        Ok(RawBuffer::new(Parts(parts)))
+    }
+
+    /// The devices, each once, and the ranks on it.
+    fn places(&self) -> Vec<(&Device, Vec<usize>)> {
+        let mut places: Vec<(&Device, Vec<usize>)> = Vec::new();
+        for (rank, device) in self.0.devices.iter().enumerate() {
+            match places.iter_mut().find(|(other, _)| other.same(device)) {
+                Some((_, ranks)) => ranks.push(rank),
+                None => places.push((device, vec![rank])),
+            }
+        }
+        places
+    }
+}
+
+/// Memory of each rank that the others write, as each reaches it.
+fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
+    if let Some(twice) = (1..devices.len()).find(|&rank| devices[..rank].iter().any(|device| device.same(&devices[rank]))) {
+        return Err(Error::invalid_argument(format!(
+            "rank {twice} is on a device that another rank is on: name one device alone, or each of several once"
+        )));
+    }
+    if devices.len() > MOST_RANKS {
+        return Err(Error::unsupported(format!("a group of {} devices: {MOST_RANKS} at most exchange parts", devices.len())));
+    }
+    let of_rank = |device: &Device| {
+        let inbox = device.allocate_dedicated(INBOX_BYTES)?;
+        device.write(&inbox, 0, &vec![0; INBOX_BYTES])?;
+        Ok(inbox)
+    };
+    let own = devices.iter().map(of_rank).collect::<Result<Vec<_>>>()?;
+    let reached = |(rank, device): (usize, &Device)| {
+        let inbox = |(other, inbox): (usize, &Buffer)| if other == rank { Ok(inbox.clone()) } else { device.adopt_peer(inbox) };
+        let inboxes = own.iter().enumerate().map(inbox).collect::<Result<_>>();
+        inboxes.map_err(|error| error.context(format!("rank {rank}")))
+    };
+    devices.iter().enumerate().map(reached).collect()
+}
