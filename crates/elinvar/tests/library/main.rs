@@ -9,5 +9,6 @@ mod examples;
 mod executor;
 mod fusion;
 mod gradients;
+mod groups;
 mod metal;
 mod tensors;
