@@ -16,22 +16,28 @@ use crate::{Group, Prepared, memory::of_rank};
 
 /// The lists of the devices, kept as long as the lists that they were made of.
 #[derive(Default)]
-pub(crate) struct Lists(HashMap<u64, (Weak<CommandList>, Arc<[Arc<CommandList>]>)>);
+pub(crate) struct Lists(HashMap<u64, Made>);
+
+/// What was made of a list.
+struct Made {
+    of: Weak<CommandList>,
+    lists: Arc<[Arc<CommandList>]>,
+}
 
 impl Lists {
     /// The list of each device.
     pub(crate) fn of(&mut self, group: &Group, commands: &Arc<CommandList>) -> Result<Arc<[Arc<CommandList>]>> {
-        if let Some((_, lists)) = self.0.get(&commands.id()) {
-            return Ok(lists.clone());
+        if let Some(made) = self.0.get(&commands.id()) {
+            return Ok(made.lists.clone());
         }
-        self.0.retain(|_, (of, _)| of.strong_count() > 0);
+        self.0.retain(|_, made| made.of.strong_count() > 0);
         let places = group.places();
         let lists: Arc<[_]> = (0..places.len()).map(|place| list(group, place, &places[place], commands)).collect::<Result<_>>()?;
         // A list waits for those of the other devices while it runs: none may wait for anything before it starts.
         if places.len() > 1 {
             places.iter().zip(&*lists).try_for_each(|((device, _), list)| device.prepare_list(list))?;
         }
-        self.0.insert(commands.id(), (Arc::downgrade(commands), lists.clone()));
+        self.0.insert(commands.id(), Made { of: Arc::downgrade(commands), lists: lists.clone() });
         Ok(lists)
     }
 }

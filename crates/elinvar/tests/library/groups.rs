@@ -30,7 +30,9 @@ fn what_was_gathered_and_taken_apart_again_is_left_out_of_a_recording() {
     let executor = two();
     let x = executor.tensor(&[1, 4], &[1f32, 2.0, 3.0, 4.0]).unwrap().own_part().unwrap();
     let (recording, y) = executor.record(|recorder| x.on(recorder)?.exp()?.all_gather()?.own_part()?.add(&x)).unwrap();
-    recording.replay().unwrap();
+    // The exponentials and the sum in one program, and what gathers them.
+    assert_eq!(recording.len(), 2);
+    executor.replay(&recording).unwrap().wait().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [1f32, 2.0].map(|x| x.exp() + x));
 }
 
