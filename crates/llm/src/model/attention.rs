@@ -38,7 +38,7 @@ pub(super) enum Kept {
         /// How many.
         texts: usize,
         /// Of texts that are packed: where their tokens lie.
-        packing: Option<Packing>,
+        packing: Option<Arc<Packing>>,
     },
     /// Of one text, whose cache has what came before.
     Text(LayerCache),

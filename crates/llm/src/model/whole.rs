@@ -1,6 +1,6 @@
 //! The forward pass over whole texts, for training: without a cache, and on the tape of what requires a gradient.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 
@@ -14,7 +14,7 @@ use super::{
 pub(crate) struct Texts {
     /// Of each text's tokens.
     positions: Tensor,
-    packing: Option<Packing>,
+    packing: Option<Arc<Packing>>,
     /// Of each layer.
     contexts: Vec<Context>,
 }
@@ -54,6 +54,7 @@ impl Model {
     /// # Errors
     /// Out of memory.
     pub(crate) fn texts(&self, count: usize, length: usize, packing: Option<Packing>) -> Result<Texts> {
+        let packing = packing.map(Arc::new);
         let context = |frequencies| Context { kept: Kept::Nothing { texts: count, packing: packing.clone() }, frequencies };
         let contexts = self.frequencies(length)?.into_iter().map(context).collect();
         Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, packing, contexts })
