@@ -66,6 +66,8 @@ functions! {
         setting("allocate", 999) as c_int
     };
     cuDeviceGetMemPool(pool: *mut *mut c_void, _device: c_int) => give(pool, ptr::dangling_mut());
+    cuDeviceCanAccessPeer() => NEVER;
+    cuMemPoolSetAccess() => NEVER;
     cuMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) => 0;
     cuModuleGetFunction(function: *mut *const c_char, _module: *mut c_void, name: *const c_char) => {
         // SAFETY: the driver is given a string.
