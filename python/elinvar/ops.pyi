@@ -1208,8 +1208,8 @@ def pow(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False) -> Any:
-    """linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch
+def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "fast"] | None = None) -> Any:
+    """linear layers of one input: rms_norm before, a residual or a gate after, in one launch
 
     Inputs:
         x (float32): […, k]
@@ -1230,6 +1230,7 @@ def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tens
     Attributes:
         epsilon (float): Normalise the rows first, with this added to the mean of the squares.
         gated (bool): Give `silu(y0) · y1`.
+        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

@@ -8,8 +8,9 @@
 //! # The canonical order of operations
 //!
 //! Strict results are the same bits on every device, for any number of threads and any batch, because every operator documents one
-//! order of operations and all its forms follow it: see [`order`] for rows and dot products, and [`math`] for the functions.
+//! order of operations and all its forms follow it: see [`order`] for rows and dot products, [`dot`] for products with 16-bit operands, and [`math`] for the functions.
 
+pub mod dot;
 pub mod float;
 pub mod order;
 pub mod parallel;

@@ -66,7 +66,7 @@ fn every_operator_has_the_gradient_of_its_oracle_or_none() {
     for case in cases() {
         // A wrapper of the suite has no gradient of its own.
         let floats = case.inputs.iter().flatten().filter(|input| input.dtype().is_float()).count();
-        if floats == 0 || format!("{:?}", case.operator).starts_with("Viewed") || size(&case) > MOST || size(&case) < 2 {
+        if floats == 0 || case.rounds || format!("{:?}", case.operator).starts_with("Viewed") || size(&case) > MOST || size(&case) < 2 {
             continue;
         }
         let ranks = |case: &Case| case.inputs.iter().map(|input| input.as_ref().map(|input| input.dims().len())).collect::<Vec<_>>();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties};
 use elinvar_kernels::{
-    Operator,
+    Operator, Precision,
     attention::{Attention, decode},
     binary::{Binary, BinaryOp},
     cross_entropy::{CrossEntropy, CrossEntropyGradient},
@@ -82,6 +82,7 @@ struct Linear {
     bias: Option<Operand>,
     /// The operator of a quantised weight.
     quantized: Option<QuantizedLinear>,
+    precision: Precision,
     result: Value,
 }
 
@@ -91,17 +92,17 @@ impl Linear {
         let (x, weight) = (node.input(0)?, node.input(1)?);
         // Quantised rows are shared by the layers whatever their number.
         let mut most_rows = usize::MAX;
-        let (bias, quantized) = if let Some(product) = node.operator::<MatMul>() {
+        let (bias, quantized, precision) = if let Some(product) = node.operator::<MatMul>() {
             let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
             most_rows = Projection::most_rows(product.precision, device);
-            is_plain.then(|| (node.input(2), None))?
+            is_plain.then(|| (node.input(2), None, product.precision))?
         } else {
             let quantized: QuantizedLinear = *node.operator()?;
             let is_plain = quantized.epsilon.is_none() && !quantized.gated && node.outputs.len() == 1 && node.input(8).is_none();
-            is_plain.then(|| (node.input(4), Some(quantized)))?
+            is_plain.then(|| (node.input(4), Some(quantized), quantized.precision))?
         };
         let fits = x.info.dtype == DType::F32 && rows(&x) <= most_rows && weight.info.shape().rank() == 2;
-        fits.then_some(Linear { x, weight, bias, quantized, result: node.result()? })
+        fits.then_some(Linear { x, weight, bias, quantized, precision, result: node.result()? })
     }
 
     fn of(graph: &Graph, value: Value, device: &DeviceProperties) -> Option<Self> {
@@ -111,7 +112,7 @@ impl Linear {
     /// Whether one launch takes both.
     fn is_like(&self, other: &Linear) -> bool {
         let types = |linear: &Linear| {
-            (linear.quantized.map(|of| (of.format, of.precision)), linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype))
+            (linear.quantized.map(|of| of.format), linear.precision, linear.weight.info.dtype, linear.bias.map(|bias| bias.info.dtype))
         };
         types(self) == types(other)
     }
@@ -137,7 +138,8 @@ fn projection(x: Operand, linears: &[Linear], Around { epsilon, norm, gated, res
     match linears.first().and_then(|linear| linear.quantized) {
         None => {
             let inputs = [first, vec![norm], weights.into(), biases.into(), last].concat();
-            Proposal { operator: Arc::new(Projection { epsilon, gated }), inputs, outputs }
+            let precision = linears.first().map_or(Precision::Strict, |linear| linear.precision);
+            Proposal { operator: Arc::new(Projection { epsilon, gated, precision }), inputs, outputs }
         }
         Some(quantized) => {
             let inputs = [first, weights.into(), biases.into(), vec![norm], last].concat();

@@ -135,14 +135,14 @@ fn strict_products_have_the_same_bits_alone_and_in_a_batch_and_fast_ones_are_clo
         executor.tensor(dims, &(0..dims.iter().product()).map(value).collect::<Vec<_>>()).unwrap()
     };
     let (x, w) = (random(&[64, 300], 1), random(&[50, 300], 2).cast(DType::BF16).unwrap());
-    let strict = x.on(&executor.with_precision(Precision::Strict)).unwrap().linear(&w, None).unwrap();
-    let all = strict.to_vec::<f32>().unwrap();
+    let rows = x.on(&executor.with_precision(Precision::Strict)).unwrap();
+    let all = rows.linear(&w, None).unwrap().to_vec::<f32>().unwrap();
     for row in 0..64 {
-        let alone = x.slice(0, row, 1, 1).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
+        let alone = rows.slice(0, row, 1, 1).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
         assert!(alone.iter().zip(&all[row * 50..]).all(|(a, b)| a.to_bits() == b.to_bits()), "row {row}");
     }
     let fast = x.on(&executor.with_precision(Precision::Fast)).unwrap().linear(&w, None).unwrap().to_vec::<f32>().unwrap();
-    assert!(fast.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-4));
+    assert!(fast.iter().zip(&all).all(|(a, b)| (a - b).abs() < 1e-3));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_projection_has_the_bits_of_its_parts() {
         let normed = x.rms_norm(Some(&norm), 1e-5).unwrap();
         let separate = [normed.linear(&a, Some(&bias)).unwrap(), normed.linear(&b, None).unwrap()];
 
-        let operator = Projection { epsilon: Some(1e-5), gated: false };
+        let operator = Projection { epsilon: Some(1e-5), ..Projection::default() };
         let together = x.project(&operator, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();
         assert!(together.iter().map(bits).eq(separate.iter().map(bits)));
         let gated = x.project(&Projection { gated: true, ..operator }, Some(&norm), &[(&a, Some(&bias)), (&b, None)], None).unwrap();

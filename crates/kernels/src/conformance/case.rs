@@ -68,6 +68,8 @@ pub struct Case {
     pub(super) updated: Vec<usize>,
     /// Results of bytes are packed rows of a cache, of which the oracle gives the elements.
     pub(super) packed: bool,
+    /// Whether the oracle rounds, so that its differences are no gradient.
+    pub rounds: bool,
     /// What sets it apart from another case of the same operator and types.
     pub(super) note: &'static str,
 }
@@ -80,7 +82,16 @@ impl Case {
         bound: Bound,
         oracle: impl Fn(&[Vec<f64>]) -> Vec<Vec<f64>> + Send + Sync + 'static,
     ) -> Self {
-        Self { operator: Arc::new(operator), inputs: inputs.into(), bound, oracle: Arc::new(oracle), updated: Vec::new(), packed: false, note: "" }
+        Self {
+            operator: Arc::new(operator),
+            inputs: inputs.into(),
+            bound,
+            oracle: Arc::new(oracle),
+            updated: Vec::new(),
+            packed: false,
+            rounds: false,
+            note: "",
+        }
     }
 
     /// The operator updates this input in place: its new value is a result, after the outputs and those of inputs named before.
@@ -92,6 +103,11 @@ impl Case {
     /// Results of bytes are packed rows of a cache: the oracle gives their elements.
     pub(crate) fn with_packed_caches(self) -> Self {
         Self { packed: true, ..self }
+    }
+
+    /// The oracle rounds as the operator's definition does: its differences are no gradient.
+    pub(crate) fn of_rounded_steps(self) -> Self {
+        Self { rounds: true, ..self }
     }
 
     /// The same with another bound.

@@ -12,6 +12,7 @@ use crate::{
     Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
     description::describe,
+    dot,
     float::{Float, with_float},
     metal::{self, metal_file, params},
     order,
@@ -20,7 +21,7 @@ use crate::{
     signature::{misshapen, operands},
 };
 
-const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Params::METAL, quantized::METAL, metal_file!("dequantize/dequantize.metal")];
+const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Params::METAL, dot::PAIRS, quantized::METAL, metal_file!("dequantize/dequantize.metal")];
 
 /// Threads of a threadgroup, each with a quarter of a chunk.
 const THREADS: usize = 256;

@@ -3,7 +3,27 @@
 
 constant constexpr uint FUSED_SIMDGROUPS = 8;
 
-template <typename X, typename W, typename B, typename C>
+// x A^T, in threadgroup memory.
+struct Projected {
+    typedef float Element;
+    static constexpr constant bool wide = true;
+
+    threadgroup const float* values;
+
+    void load(uint, uint k, thread float* slots) const {
+        for (uint i = 0; i < SLOTS; ++i) {
+            slots[i] = values[k + i];
+        }
+    }
+
+    void load(uint, uint k, uint n, float other, thread float* slots) const {
+        for (uint i = 0; i < SLOTS; ++i) {
+            slots[i] = k + i < n ? values[k + i] : other;
+        }
+    }
+};
+
+template <typename X, typename W, typename B, typename C, uint FIXED>
 [[kernel, max_total_threads_per_threadgroup(256)]] void lora_fused(
     device const X* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
@@ -23,27 +43,28 @@ template <typename X, typename W, typename B, typename C>
     const ulong line = min(column, n - 1);
     const Lines<X> row = row_major(x, k, 0, 1);
     const bool wide = is_wide(weight) && is_wide(a) && k % (16 / sizeof(W)) == 0;
-    float factors[SLOTS];
+    constexpr bool is_fixed = IsFixed<FIXED, X, W>::value;
+    typename Dots<IsFixed<FIXED, float, B>::value, Projected, Lines<B>, 1, 1, 1>::Tile adapter;
     float sum;
     if (simdgroup < rank) {
         const Scattered<W, 2> both = {{weight + line * k, a + simdgroup * k}, wide};
-        DotTile<Lines<X>, Scattered<W, 2>, 1, 2> tile;
+        typename Dots<is_fixed, Lines<X>, Scattered<W, 2>, 1, 2>::Tile tile;
         tile.start(both, k, lane);
         await_launches();
-        row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
+        adapter.start(row_major(b, rank, uint(line), n), rank, lane);
         sum = tile.finish(row, k, lane);
         if (lane == 16) {
             projected[simdgroup] = sum;
         }
     } else {
-        DotTile<Lines<X>, Lines<W>, 1, 1> tile;
+        typename Dots<is_fixed, Lines<X>, Lines<W>, 1, 1>::Tile tile;
         tile.start(row_major(weight, k, uint(line), n), k, lane);
         await_launches();
-        row_major(b, rank, uint(line), n).load(0, lane * SLOTS, rank, 0.0f, factors);
+        adapter.start(row_major(b, rank, uint(line), n), rank, lane);
         sum = tile.finish(row, k, lane);
     }
     for (uint r = simdgroup + FUSED_SIMDGROUPS; r < rank; r += FUSED_SIMDGROUPS) {
-        DotTile<Lines<X>, Lines<W>, 1, 1> projection;
+        typename Dots<is_fixed, Lines<X>, Lines<W>, 1, 1>::Tile projection;
         const float t = projection.product(row, row_major(a, k, r, rank), k, lane);
         if (lane == 0) {
             projected[r] = t;
@@ -51,11 +72,8 @@ template <typename X, typename W, typename B, typename C>
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    float slots[SLOTS] = {};
-    for (uint i = 0; i < SLOTS && lane * SLOTS + i < rank; ++i) {
-        slots[i] = fma(projected[lane * SLOTS + i], factors[i], slots[i]);
-    }
-    const float delta = combine_lanes<Add>(combine_slots<Add>(slots));
+    const Projected factors = {projected};
+    const float delta = adapter.finish(factors, rank, lane);
     if (lane == 0 && column < n) {
         finish(p, bias, y, 0, column, sum, delta * p.scale);
     }

@@ -1,6 +1,6 @@
 // y = round((x W^T + bias) + scale t B^T), strict, with t = x A^T at hand: one pass over W, as matmul.metal.
 
-template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMNS>
+template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMNS, uint FIXED>
 [[kernel, max_total_threads_per_threadgroup(128)]] void lora(
     device const X* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
@@ -18,9 +18,9 @@ template <typename X, typename W, typename B, typename C, uint ROWS, uint COLUMN
     if (column >= n) {
         return;
     }
-    DotTile<Lines<X>, Lines<W>, ROWS, COLUMNS> tile;
+    typename Dots<IsFixed<FIXED, X, W>::value, Lines<X>, Lines<W>, ROWS, COLUMNS>::Tile tile;
     tile.start(row_major(weight, p.k, column, n), uint(p.k), lane);
-    DotTile<Lines<float>, Lines<B>, ROWS, COLUMNS> adapter;
+    typename Dots<IsFixed<FIXED, float, B>::value, Lines<float>, Lines<B>, ROWS, COLUMNS>::Tile adapter;
     const float delta = adapter.product(row_major(projected, p.r, row, m), row_major(b, p.r, column, n), uint(p.r), lane);
     const float sum = tile.finish(row_major(x, p.k, row, m), uint(p.k), lane);
 

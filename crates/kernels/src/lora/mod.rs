@@ -28,23 +28,59 @@ use crate::{
     binary::{Binary, BinaryOp},
     cast::Cast,
     description::describe,
+    dot,
     launch::product_operations,
-    matmul::{ABSENT, Addend, DOT, FAST, Geometry, LINES, MatMul, MatMulAdd, Operands, PLACE, Product, STRICT, Tiling, check_extents, dtype_code},
+    matmul::{
+        ABSENT, Addend, DOT, FAST, Geometry, LINES, MatMul, MatMulAdd, Operands, PLACE, Product, STRICT, Sums, Tiling, check_extents, dtype_code,
+    },
     metal::{self, metal_file, params},
     order,
     signature::{misshapen, operands},
 };
 
 const FRAME: MetalFile = metal_file!("lora/frame.metal");
-const FEW_FORM: MetalForm =
-    MetalForm::new(&[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/lora.metal")], "lora");
+const FEW_FORM: MetalForm = MetalForm::new(
+    &[
+        metal::TYPES,
+        order::METAL,
+        order::LANES,
+        LINES,
+        DOT,
+        dot::PAIRS,
+        dot::INTEGERS,
+        dot::TILE,
+        Params::METAL,
+        PLACE,
+        FRAME,
+        metal_file!("lora/lora.metal"),
+    ],
+    "lora",
+);
 const FUSED_FORM: MetalForm = MetalForm::new(
-    &[metal::TYPES, metal::LAUNCHES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/fused.metal")],
+    &[
+        metal::TYPES,
+        metal::LAUNCHES,
+        order::METAL,
+        order::LANES,
+        LINES,
+        DOT,
+        dot::PAIRS,
+        dot::INTEGERS,
+        dot::TILE,
+        Params::METAL,
+        PLACE,
+        FRAME,
+        metal_file!("lora/fused.metal"),
+    ],
     "lora_fused",
 );
 const TILED_FORM: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, order::LANES, LINES, STRICT, Params::METAL, PLACE, FRAME, metal_file!("lora/tiled.metal")],
     "lora_tiled",
+);
+const FIXED_FORM: MetalForm = MetalForm::new(
+    &[metal::TYPES, LINES, dot::PAIRS, dot::INTEGERS, dot::BLOCKS, Params::METAL, PLACE, FRAME, metal_file!("lora/fixed.metal")],
+    "lora_fixed",
 );
 const ADAPTER_FORM: MetalForm = MetalForm::new(
     &[metal::TYPES, order::METAL, order::LANES, LINES, DOT, Params::METAL, PLACE, FRAME, metal_file!("lora/adapter.metal")],
@@ -139,8 +175,8 @@ impl Operator for LoraLinear {
         Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new(inputs)?;
+    fn plan(&self, operands: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let inputs = Inputs::new(operands)?;
         let ([m, n, k, r], buffers) = (extents(inputs)?, inputs.parameters(outputs)?);
         let mut codes = types(&buffers).map(dtype_code);
         codes[AT.y] = 0;
@@ -149,7 +185,7 @@ impl Operator for LoraLinear {
         }
         let strict = u32::from(self.precision == Precision::Strict);
         let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
-        if device.simd_width > 1 { self.for_gpu(inputs, &params, buffers, device) } else { Ok(for_cpu(&params, buffers)) }
+        if device.simd_width > 1 { self.for_gpu((operands, inputs), &params, buffers, device) } else { Ok(for_cpu(&params, buffers)) }
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
@@ -159,16 +195,7 @@ impl Operator for LoraLinear {
             return gradient::of_adapter(self, inputs, upstream, wanted);
         }
         // That of three products and a sum: the adapter's small one is computed again.
-        let mut plain = Definition::new(inputs);
-        let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
-        let output = Some(Inputs::new(inputs)?.x.dtype);
-        // Fast products would round f32 to the type of x.
-        let between = if self.precision == Precision::Fast { output } else { Some(DType::F32) };
-        let projected = plain.apply_one(MatMul { output: between, ..linear }, &[plain.input(AT.x), plain.input(AT.a)])?;
-        let adapted = plain.apply_one(MatMul { alpha: self.scale, output, ..linear }, &[Some(projected), plain.input(AT.b)])?;
-        let base = plain.apply_one(linear, &[plain.input(AT.x), plain.input(AT.weight), plain.input(AT.bias)])?;
-        plain.outputs = plain.apply(Binary { op: BinaryOp::Add }, &[Some(base), Some(adapted)])?;
-        plain.gradient(self, upstream, wanted)
+        self.apart(inputs)?.gradient(self, upstream, wanted)
     }
 }
 
@@ -198,7 +225,7 @@ fn fused(params: &Params, mut buffers: Buffers) -> Launch {
     let (n, r) = (params.n as usize, params.r as usize);
     let [x, weight, _, b, bias, _] = types(&buffers);
     [AT.weight, AT.a].into_iter().for_each(|index| buffers[index].0.prefetched = true);
-    let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]), FUSED_FORM, params, buffers);
+    let launch = Launch::on_gpu(KernelKey::new("lora_fused", &[x, weight, b, bias]).with("fixed", params.strict), FUSED_FORM, params, buffers);
     let threadgroups = Extent::linear(n.div_ceil(FUSED_COLUMNS) as u32);
     let launch = launch.with_operations(product_operations(&[n + r, params.k as usize]).saturating_add(product_operations(&[n, r])));
     launch.over(threadgroups, Extent::linear(32 * FUSED_COLUMNS as u32)).with_threadgroup_memory(4 * r)
@@ -228,6 +255,20 @@ fn adapter(params: &Params, buffers: Buffers) -> Result<Launch> {
 }
 
 impl LoraLinear {
+    /// Three products and a sum, each rounded to the type of `x`.
+    fn apart(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
+        let mut apart = Definition::new(inputs);
+        let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
+        let output = Some(Inputs::new(inputs)?.x.dtype);
+        // Fast products would round f32 to the type of x.
+        let between = if self.precision == Precision::Fast { output } else { Some(DType::F32) };
+        let projected = apart.apply_one(MatMul { output: between, ..linear }, &[apart.input(AT.x), apart.input(AT.a)])?;
+        let adapted = apart.apply_one(MatMul { alpha: self.scale, output, ..linear }, &[Some(projected), apart.input(AT.b)])?;
+        let base = apart.apply_one(linear, &[apart.input(AT.x), apart.input(AT.weight), apart.input(AT.bias)])?;
+        apart.outputs = apart.apply(Binary { op: BinaryOp::Add }, &[Some(base), Some(adapted)])?;
+        Ok(apart)
+    }
+
     /// The adapter by itself, and the long product of the vendor's library added to it.
     fn by_library(&self, rows: TensorInfo, inputs: Inputs, params: &Params, buffers: &Buffers, device: &DeviceProperties) -> Result<Option<Plan>> {
         if !(1..=ADAPTER_RANK as u64).contains(&params.r) {
@@ -265,7 +306,13 @@ impl LoraLinear {
     }
 
     /// `t = x Aᵀ`, then the rest in one pass over the weight.
-    fn for_gpu(&self, inputs: Inputs, params: &Params, buffers: Buffers, device: &DeviceProperties) -> Result<Plan> {
+    fn for_gpu(
+        &self,
+        (operands, inputs): (&[Option<TensorInfo>], Inputs),
+        params: &Params,
+        buffers: Buffers,
+        device: &DeviceProperties,
+    ) -> Result<Plan> {
         let [m, n, k, r] = [params.m, params.n, params.k, params.r].map(|extent| extent as usize);
         check_extents([m, n, k], device)?;
         if m == 1 && n > 0 && (1..=FUSED_RANK).contains(&r) && inputs.weight.dtype == inputs.a.dtype {
@@ -273,7 +320,12 @@ impl LoraLinear {
         }
         let [x, weight, _, b, bias, _] = types(&buffers);
         let rows = TensorInfo::new(x, &[m, k])?;
-        let tiling = Tiling::new([m, n], true, params.strict != 0);
+        let sums = Sums::of(params.strict != 0, [x, weight]);
+        let tiling = Tiling::new([m, n], true, sums);
+        if matches!(tiling, Tiling::Tiled { .. }) && Sums::of(params.strict != 0, [DType::F32, inputs.b.dtype]) == Sums::Fixed {
+            // x is f32: so nothing is rounded between.
+            return self.apart(operands)?.plan(device);
+        }
         if tiling == Tiling::Fast
             && let Some(plan) = self.by_library(rows, inputs, params, &buffers, device)?
         {
@@ -284,18 +336,37 @@ impl LoraLinear {
         let (geometry, _) = Geometry::new(rows, inputs.a, [false, true])?;
         let projection = Product { geometry: geometry.scaled(scale).with_precision(self.precision), bias: None, output: DType::F32 };
         let arguments = [Argument::Input(AT.x), Argument::Input(AT.a), Argument::Absent, Argument::Scratch(0)];
+        let projection = projection.launch("matmul", arguments, device)?;
         let mut buffers = buffers;
+        if tiling == Tiling::Fixed {
+            let (geometry, _) = Geometry::new(TensorInfo::new(DType::F32, &[m, r])?, inputs.b, [false, true])?;
+            let adapted = Product { geometry: geometry.scaled(self.scale), bias: None, output: DType::F32 };
+            let arguments = [Argument::Scratch(0), Argument::Input(AT.b), Argument::Absent, Argument::Scratch(1)];
+            let adapted = adapted.launch("matmul", arguments, device)?;
+            let [x_buffer, weight_buffer, _, _, bias_buffer, y] = buffers;
+            let delta = (Parameter::read("delta", DType::F32), Argument::Scratch(1));
+            let launch = Launch::on_gpu(
+                KernelKey::new("lora_fixed", &[x, weight, bias]),
+                FIXED_FORM,
+                params,
+                [x_buffer, weight_buffer, delta, bias_buffer, y],
+            );
+            let layer = tiling.over(launch.with_operations(product_operations(&[m, n, k])), [1, m, n], &[])?;
+            return Ok(Plan { launches: vec![projection, adapted, layer], scratch: vec![4 * m * r, 4 * m * n] });
+        }
         // The projection stands for the weight that made it.
         buffers[AT.a] = (Parameter::read("projected", DType::F32), Argument::Scratch(0));
-        let key = tiling.key(KernelKey::new("lora_linear", &[x, weight, b, bias]));
+        let fixed = if params.strict != 0 { Sums::Fixed } else { Sums::Fast };
+        let key = tiling.key(KernelKey::new("lora_linear", &[x, weight, b, bias]), fixed);
         let form = match tiling {
             Tiling::Fast => FAST_FORM,
+            Tiling::Fixed => FIXED_FORM,
             Tiling::Tiled { .. } => TILED_FORM,
             Tiling::Along { .. } | Tiling::Across { .. } => FEW_FORM,
         };
         let layer = Launch::on_gpu(key, form, params, buffers).with_operations(product_operations(&[m, n, k + r]));
         let layer = tiling.over(layer, [1, m, n], &[[DType::F32, b], [x, weight]])?;
-        Ok(Plan { launches: vec![projection.launch("matmul", arguments, device)?, layer], scratch: vec![4 * m * r] })
+        Ok(Plan { launches: vec![projection, layer], scratch: vec![4 * m * r] })
     }
 }
 

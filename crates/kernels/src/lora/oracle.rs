@@ -6,7 +6,7 @@ use super::LoraLinear;
 use crate::{
     Precision,
     conformance::case::{Bound, Case, HostTensor},
-    matmul::oracle::product,
+    matmul::oracle::{error, product},
 };
 
 fn case([x, weight, adapter]: [DType; 3], [m, n, k, r]: [usize; 4], precision: Precision) -> Case {
@@ -22,7 +22,8 @@ fn case([x, weight, adapter]: [DType; 3], [m, n, k, r]: [usize; 4], precision: P
         (_, DType::F16) => 2f64.powi(-11),
         _ => 2f64.powi(-8),
     };
-    let bound = Bound::relative(3e-7).with_absolute(((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) + rounding) * size);
+    let most = [[x, weight], [x, adapter], [DType::F32, adapter]].map(|types| error(precision, types, k)).into_iter().fold(0.0, f64::max);
+    let bound = Bound::relative(3e-7).with_absolute((most + rounding) * size);
     Case::new(LoraLinear { scale, precision }, inputs, bound, move |i| {
         let plain = product([m, n, k], |row, l| i[0][row * k + l], |column, l| i[1][column * k + l]);
         let projected = product([m, r, k], |row, l| i[0][row * k + l], |column, l| i[2][column * k + l]);
@@ -48,5 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(case([DType::BF16, DType::BF16, DType::F32], [20, 70, 64, 40], Precision::Fast));
     cases.push(case([DType::F32, DType::BF16, DType::F32], [5, 129, 1024, 32], Precision::Strict));
     cases.push(case([DType::F32, DType::F32, DType::BF16], [600, 65, 520, 20], Precision::Fast));
+    // Of 16 bits the weight alone, the adapter alone, and both beside an x of f32.
+    cases.push(case([DType::F32, DType::BF16, DType::F32], [20, 33, 140, 8], Precision::Strict));
+    cases.push(case([DType::F32, DType::F32, DType::F16], [20, 33, 140, 8], Precision::Strict));
+    cases.push(case([DType::F32, DType::BF16, DType::BF16], [1, 20, 300, 5], Precision::Strict));
     cases
 }

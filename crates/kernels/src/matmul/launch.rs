@@ -8,7 +8,7 @@ use super::{
     operands::{self, AT},
 };
 use crate::{
-    Argument, Launch,
+    Argument, Launch, dot,
     launch::product_operations,
     metal::{self, metal_file},
     order,
@@ -42,6 +42,9 @@ const ALONG: MetalForm = MetalForm::new(
         order::LANES,
         LINES,
         DOT,
+        dot::PAIRS,
+        dot::INTEGERS,
+        dot::TILE,
         Operand::METAL,
         Params::METAL,
         PLACE,
@@ -59,6 +62,10 @@ const ROW: MetalForm = MetalForm::new(
         LINES,
         DOT,
         SHARED_ROW,
+        dot::PAIRS,
+        dot::INTEGERS,
+        dot::TILE,
+        dot::ROW,
         Operand::METAL,
         Params::METAL,
         PLACE,
@@ -90,6 +97,10 @@ const BLOCKS: MetalForm = MetalForm::new(
     ],
     "matmul_blocks",
 );
+const FIXED: MetalForm = MetalForm::new(
+    &[metal::TYPES, LINES, dot::PAIRS, dot::INTEGERS, dot::BLOCKS, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/fixed.metal")],
+    "matmul_fixed",
+);
 const GEMM: MetalForm =
     MetalForm::new(&[metal::TYPES, LINES, FAST, Operand::METAL, Params::METAL, PLACE, FRAME, metal_file!("matmul/gemm.metal")], "matmul_fast");
 
@@ -108,7 +119,7 @@ pub(crate) const FEW_FOR_LIBRARY: usize = 4;
 /// the products of adapters of a small rank and of their gradients.
 pub(super) fn gains_by_library(geometry: &Geometry) -> bool {
     let (extents, along) = ([geometry.m, geometry.n], geometry.b.strides[1] == 1);
-    let is_tiled = || extents[1] > 1 && matches!(Tiling::new(extents, along, true), Tiling::Tiled { .. });
+    let is_tiled = || extents[1] > 1 && matches!(Tiling::new(extents, along, Sums::InOrder), Tiling::Tiled { .. });
     !geometry.is_strict() && (geometry.m.min(geometry.n) > FEW_FOR_LIBRARY || is_tiled())
 }
 
@@ -124,18 +135,43 @@ pub(crate) enum Tiling {
     Across { rows: u32 },
     /// Strict: `4 down` rows and `64 / down` columns.
     Tiled { down: u32 },
+    /// Strict, of 16-bit operands: blocks of integers.
+    Fixed,
     /// Simdgroup matrices.
     Fast,
 }
 
+/// How the sums of a product are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// In f32, in the canonical order.
+    InOrder,
+    /// Of integers, as [`crate::dot`] has it.
+    Fixed,
+    /// In f32, in any order.
+    Fast,
+}
+
+impl Sums {
+    /// Those of a product of these types.
+    pub(crate) fn of(is_strict: bool, [left, right]: [DType; 2]) -> Self {
+        match is_strict {
+            true if dot::applies(left, right) => Sums::Fixed,
+            true => Sums::InOrder,
+            false => Sums::Fast,
+        }
+    }
+}
+
 impl Tiling {
     /// For `m` rows and `n` columns, `along` if the elements of a column's line in `b` are neighbours.
-    pub(crate) fn new([m, n]: [usize; 2], along: bool, strict: bool) -> Self {
+    pub(crate) fn new([m, n]: [usize; 2], along: bool, sums: Sums) -> Self {
         match m {
-            _ if !strict && many([m, n]) => Tiling::Fast,
+            _ if sums == Sums::Fast && many([m, n]) => Tiling::Fast,
             // A second column halves the reads of the row, and the simdgroups.
             0..=1 if along => Tiling::Along { rows: 1, columns: if n < MANY { 1 } else { 2 } },
             0..=FEW if along => Tiling::Along { rows: m.next_power_of_two().min(4) as u32, columns: 2 },
+            _ if sums == Sums::Fixed => Tiling::Fixed,
             0..=2 => Tiling::Across { rows: m.max(1) as u32 },
             3..=4 => Tiling::Tiled { down: 1 },
             5..=FEW => Tiling::Tiled { down: 2 },
@@ -149,6 +185,7 @@ impl Tiling {
             Tiling::Along { rows, columns } => [rows, 4 * columns],
             Tiling::Across { rows } => [rows, 32],
             Tiling::Tiled { down } => [4 * down, 64 / down],
+            Tiling::Fixed => [dot::EDGE as u32; 2],
             Tiling::Fast => [64, 64],
         }
     }
@@ -162,6 +199,7 @@ impl Tiling {
             Tiling::Across { rows } => (1024, 4 * 32 * 32 * rows as usize),
             // Lines of 64 floats and four to spread them.
             Tiling::Tiled { .. } => (256, 4 * 68 * (height + width) as usize),
+            Tiling::Fixed => (256, dot::BLOCKS_BYTES),
             Tiling::Fast => (128, operands.iter().map(|types| types.iter().map(|dtype| staged_bytes(*dtype)).sum()).max().unwrap_or(0)),
         };
         Ok(launch.over(Extent::linear(tiles), Extent::linear(threads)).with_threadgroup_memory(bytes))
@@ -172,17 +210,18 @@ impl Tiling {
             Tiling::Along { .. } => ALONG,
             Tiling::Across { .. } => ACROSS,
             Tiling::Tiled { .. } => TILED,
+            Tiling::Fixed => FIXED,
             Tiling::Fast => GEMM,
         }
     }
 
     /// The key with the kernel's constants.
-    pub(crate) fn key(self, key: KernelKey) -> KernelKey {
+    pub(crate) fn key(self, key: KernelKey, sums: Sums) -> KernelKey {
         match self {
-            Tiling::Along { rows, columns } => key.with("rows", rows).with("columns", columns),
+            Tiling::Along { rows, columns } => key.with("rows", rows).with("columns", columns).with("fixed", u32::from(sums == Sums::Fixed)),
             Tiling::Across { rows } => key.with("across", rows),
             Tiling::Tiled { down } => key.with("down", down),
-            Tiling::Fast => key,
+            Tiling::Fixed | Tiling::Fast => key,
         }
     }
 }
@@ -201,6 +240,14 @@ fn tiles([batches, m, n]: [usize; 3], [height, width]: [usize; 2]) -> Result<u32
 /// Bytes of threadgroup memory that a row of `k` elements takes: whole visits of a simdgroup, in f32.
 pub(crate) const fn shared_row_bytes(k: usize) -> usize {
     4 * k.next_multiple_of(32 * 8)
+}
+
+/// The same as these sums take it.
+pub(crate) const fn kept_row_bytes(k: usize, sums: Sums) -> usize {
+    match sums {
+        Sums::InOrder | Sums::Fast => shared_row_bytes(k),
+        Sums::Fixed => dot::row_bytes(k),
+    }
 }
 
 /// Bytes of a row up to which threadgroups keep one: two of them find room in a multiprocessor.
@@ -241,14 +288,16 @@ impl Product {
     pub(crate) fn launch(&self, name: &'static str, arguments: [Argument; 4], device: &DeviceProperties) -> Result<Launch> {
         let [mut first, mut second, bias, y] = arguments;
         let mut geometry = self.geometry;
-        if self.bias.is_none() && geometry.n == 1 && geometry.m > 1 {
+        let sums = Sums::of(geometry.is_strict(), geometry.dtypes());
+        // Integers of the left side have other bits than those of the right one.
+        if self.bias.is_none() && geometry.n == 1 && geometry.m > 1 && sums != Sums::Fixed {
             geometry = geometry.vector_as_row();
             (first, second) = (second, first);
         }
         check_extents([geometry.m, geometry.n, geometry.k], device)?;
         let [a, b] = geometry.dtypes();
         let bias_type = self.bias.unwrap_or(operands::ALL[AT.bias].dtypes[0]);
-        let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, geometry.is_strict());
+        let tiling = Tiling::new([geometry.m, geometry.n], geometry.k <= 1 || geometry.b.strides[1] == 1, sums);
         let (dtypes, bound) = ([a, b, bias_type, self.output], [first, second, bias, y]);
         let mut buffers: [_; 4] = std::array::from_fn(|index| operands::ALL[index].bind(dtypes[index], bound[index]));
         buffers[AT.b].0.prefetched = matches!(tiling, Tiling::Along { .. });
@@ -256,20 +305,21 @@ impl Product {
         let [batches, m, n] = extents;
         let operations = product_operations(&[batches, m, n, geometry.k]);
         let launch = |key, form| Launch::new(key, host::run, &params, buffers).with_metal(form).with_operations(operations);
-        let key = KernelKey::new(name, &dtypes);
-        let row_bytes = shared_row_bytes(geometry.k);
+        let key = KernelKey::new(if tiling == Tiling::Fixed { "matmul_fixed" } else { name }, &dtypes);
+        let row_bytes = kept_row_bytes(geometry.k, sums);
         match tiling {
             Tiling::Along { rows: 1, .. } if row_bytes <= device.threadgroup_memory.min(KEPT_ROW) => {
                 let (threadgroups, words) = row_launch(extents, device)?;
-                let launch = launch(key.with("ahead", (2 * words / b.size()) as u32), ROW);
+                let key = key.with("ahead", (2 * words / b.size()) as u32).with("fixed", u32::from(sums == Sums::Fixed));
+                let launch = launch(key, ROW);
                 Ok(launch.over(threadgroups, Extent::linear(32 * ROW_SIMDGROUPS as u32)).with_threadgroup_memory(row_bytes.max(16)))
             }
             Tiling::Tiled { down: 4 } if has_blocks(extents, device)? => {
                 let blocks = Extent::linear(tiles(extents, [BLOCK; 2])?);
                 Ok(launch(key.with("visits", BLOCK_VISITS as u32), BLOCKS).over(blocks, Extent::linear(256)).with_threadgroup_memory(BLOCK_BYTES))
             }
-            Tiling::Along { .. } | Tiling::Across { .. } | Tiling::Tiled { .. } | Tiling::Fast => {
-                tiling.over(launch(tiling.key(key), tiling.form()), extents, &[[a, b]])
+            Tiling::Along { .. } | Tiling::Across { .. } | Tiling::Tiled { .. } | Tiling::Fixed | Tiling::Fast => {
+                tiling.over(launch(tiling.key(key, sums), tiling.form()), extents, &[[a, b]])
             }
         }
     }
@@ -297,18 +347,19 @@ mod tests {
 
     #[test]
     fn few_rows_are_summed_strictly_and_many_by_tiles() {
-        let tiling = |m, n, along, strict| Tiling::new([m, n], along, strict);
-        assert_eq!(tiling(1, 4096, true, false), Tiling::Along { rows: 1, columns: 1 });
-        assert_eq!(tiling(2, 4096, false, true), Tiling::Across { rows: 2 });
-        assert_eq!(tiling(100, 8, true, false), Tiling::Tiled { down: 4 });
-        assert_eq!(tiling(9, 9, true, false), Tiling::Fast);
+        let tiling = |m, n, along, sums| Tiling::new([m, n], along, sums);
+        assert_eq!(tiling(1, 4096, true, Sums::Fast), Tiling::Along { rows: 1, columns: 1 });
+        assert_eq!(tiling(2, 4096, false, Sums::InOrder), Tiling::Across { rows: 2 });
+        assert_eq!(tiling(100, 8, true, Sums::Fast), Tiling::Tiled { down: 4 });
+        assert_eq!(tiling(9, 9, true, Sums::Fast), Tiling::Fast);
         let memory = |operands: &[[DType; 2]]| {
             let launch = Launch::on_gpu(KernelKey::new("matmul", &[]), GEMM, &0u32, []);
             Tiling::Fast.over(launch, [1, 9, 9], operands).unwrap().threadgroup_memory
         };
         let (wide, mixed, narrow) = ([DType::F32; 2], [DType::F32, DType::BF16], [DType::F16; 2]);
         assert_eq!([memory(&[wide]), memory(&[mixed]), memory(&[narrow]), memory(&[mixed, narrow])], [18_432, 14_336, 10_240, 14_336]);
-        assert_eq!(tiling(5, 9, true, true), Tiling::Along { rows: 4, columns: 2 });
-        assert_eq!(tiling(5, 9, false, true), Tiling::Tiled { down: 2 });
+        assert_eq!(tiling(5, 9, true, Sums::InOrder), Tiling::Along { rows: 4, columns: 2 });
+        assert_eq!(tiling(5, 9, false, Sums::InOrder), Tiling::Tiled { down: 2 });
+        assert_eq!([tiling(1, 9, false, Sums::Fixed), tiling(9, 9, true, Sums::Fixed)], [Tiling::Fixed; 2]);
     }
 }

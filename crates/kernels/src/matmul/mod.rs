@@ -4,10 +4,11 @@
 //!
 //! * Memory: `b` is read once while there are few rows of `a` (decoding); else both operands are packed once and tiles of `y` are summed from
 //!   the caches.
-//! * Order, strict: each element is the strict dot product of [`crate::order`]: 256 partial sums from +0.0, sum `j` folding the elements
+//! * Order, strict: with an operand in f16 or bf16 each element is the product that [`crate::dot`] defines, of exact integers. Of f32 it is the strict dot
+//!   product of [`crate::order`]: 256 partial sums from +0.0, sum `j` folding the elements
 //!   `k ≡ j (mod 256)` in ascending order by fma, then slots pairwise, then lanes by the xor tree. An element depends on its row and its
 //!   column alone: a row has the same bits by itself and in a batch.
-//! * Error, strict, before the rounding of the output: `(⌈k / 256⌉ + 8) · 2^-24 · Σ|a·b|`, and two roundings more for scale and bias.
+//! * Error, strict, of f32, before the rounding of the output: `(⌈k / 256⌉ + 8) · 2^-24 · Σ|a·b|`, and two roundings more for scale and bias.
 //! * Fast: f32 sums in an order that may depend on the device. Operands keep their type, but for one case: where a CUDA device has cuBLASLt, an f32
 //!   operand beside one in f16 or bf16 is rounded to that type.
 
@@ -33,7 +34,7 @@ use crate::{
 };
 pub(crate) use geometry::Geometry;
 pub(crate) use host::{ABSENT, dtype_code, matrix, values, values_mut};
-pub(crate) use launch::{DOT, FAST, FEW_FOR_LIBRARY, LINES, PLACE, Product, SHARED_ROW, STRICT, Tiling, check_extents, shared_row_bytes};
+pub(crate) use launch::{DOT, FAST, FEW_FOR_LIBRARY, LINES, PLACE, Product, SHARED_ROW, STRICT, Sums, Tiling, check_extents, kept_row_bytes};
 pub(crate) use library::{Addend, Operands};
 pub use sum::MatMulAdd;
 

@@ -6,6 +6,7 @@ use super::{MatMul, MatMulAdd, MatVec};
 use crate::{
     Precision,
     conformance::case::{Bound, Case, HostTensor, made},
+    dot,
 };
 
 /// `Σ_k a[i, k] b[j, k]` for every `i < m` and `j < n`, by index functions.
@@ -13,9 +14,13 @@ pub(crate) fn product([m, n, k]: [usize; 3], a: impl Fn(usize, usize) -> f64, b:
     (0..m * n).map(|at| (0..k).map(|l| a(at / n, l) * b(at % n, l)).sum()).collect()
 }
 
-/// Of a sum of `k` products of at most one; fast sums have longer chains.
-pub(crate) fn bound(k: usize) -> Bound {
-    Bound::relative(2e-7).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * (k as f64).sqrt())
+/// Of a sum of `k` products of at most one, relative to its size of √k: fast sums have long chains, integers of 15 bits are off by 2^-15 of the largest.
+pub(crate) fn error(precision: Precision, [a, b]: [DType; 2], k: usize) -> f64 {
+    if precision == Precision::Strict && dot::applies(a, b) { 2f64.powi(-14) } else { (k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) }
+}
+
+pub(crate) fn bound(precision: Precision, types: [DType; 2], k: usize) -> Bound {
+    Bound::relative(2e-7).with_absolute(error(precision, types, k) * (k as f64).sqrt())
 }
 
 fn uniform(dtype: DType, dims: &[usize], seed: u64) -> Option<HostTensor> {
@@ -28,7 +33,9 @@ fn single(operator: MatMul, [a_type, b_type]: [DType; 2], [m, n, k]: [usize; 3])
     let a = uniform(a_type, &if transpose_a { [k, m] } else { [m, k] }, 1);
     let b = uniform(b_type, &if transpose_b { [n, k] } else { [k, n] }, 2);
     let bias = if n % 2 == 1 { uniform(DType::F32, &[n], 3) } else { None };
-    Case::new(operator, [a, b, bias], bound(k), move |i| {
+    let size = (k as f64).sqrt() * f64::from(alpha.abs().max(1.0));
+    let bound = Bound::relative(2e-7).with_absolute(error(operator.precision, [a_type, b_type], k) * size);
+    Case::new(operator, [a, b, bias], bound, move |i| {
         let a = |r: usize, l: usize| i[0][if transpose_a { l * m + r } else { r * k + l }];
         let b = |c: usize, l: usize| i[1][if transpose_b { c * k + l } else { l * n + c }];
         let sums = product([m, n, k], a, b);
@@ -47,7 +54,7 @@ fn added(operator: MatMulAdd, dtype: DType, [m, n, k]: [usize; 3]) -> Case {
         DType::F16 => 2f64.powi(-11),
         _ => 0.0,
     };
-    let bound = Bound::relative(3e-7).with_absolute(((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) + 2.0 * rounding) * (k as f64).sqrt());
+    let bound = Bound::relative(3e-7).with_absolute((error(operator.precision, [dtype; 2], k) + 2.0 * rounding) * (k as f64).sqrt());
     Case::new(operator, [a, b, uniform(dtype, &[m, n], 3)], bound, move |i| {
         let a = |r: usize, l: usize| i[0][if transpose_a { l * m + r } else { r * k + l }];
         let b = |c: usize, l: usize| i[1][if transpose_b { c * k + l } else { l * n + c }];
@@ -66,6 +73,7 @@ fn batched() -> Vec<Case> {
         vec![(0..batches).flat_map(one).collect()]
     };
     let f = DType::F32;
+    let bound = |k| bound(Precision::Fast, [f; 2], k);
     vec![
         Case::new(MatMul::default(), [uniform(f, &[3, 1, 5, 40], 1), uniform(f, &[2, 40, 6], 2), None], bound(40), move |i| {
             plain(i, 6, [3, 2], [2, 1], [5, 6, 40])
@@ -98,7 +106,7 @@ fn batched() -> Vec<Case> {
 fn views() -> Vec<Case> {
     let heads = |seed| uniform(DType::BF16, &[33, 3, 20], seed).map(|t| made(t.viewed(|l| l.permute(&[1, 0, 2]))));
     let scores = MatMul { transpose_b: true, alpha: 0.25, output: Some(DType::F32), ..MatMul::default() };
-    vec![Case::new(scores, [heads(1), heads(2), None], bound(20), |i| {
+    vec![Case::new(scores, [heads(1), heads(2), None], bound(scores.precision, [DType::BF16; 2], 20), |i| {
         let one = |h: usize| {
             let (a, b) = (&i[0][h * 660..], &i[1][h * 660..]);
             product([33, 33, 20], |r, l| 0.25 * a[r * 20 + l], |c, l| b[c * 20 + l])
@@ -114,12 +122,14 @@ fn narrowed(operator: MatMul, [m, n, k]: [usize; 3]) -> Case {
         values.chunks_mut(k + 1).for_each(|line| line[k] = f64::NAN);
         Some(made(HostTensor::from_f64(DType::F32, &[count, k + 1], &values).viewed(|layout| layout.slice(1, 0, k, 1))))
     };
-    Case::new(operator, [lines(m, 1), lines(n, 2), None], bound(k), move |i| vec![product([m, n, k], |r, l| i[0][r * k + l], |c, l| i[1][c * k + l])])
+    Case::new(operator, [lines(m, 1), lines(n, 2), None], bound(operator.precision, [DType::F32; 2], k), move |i| {
+        vec![product([m, n, k], |r, l| i[0][r * k + l], |c, l| i[1][c * k + l])]
+    })
 }
 
 fn matvec(matrix: DType, vector: DType, n: usize, k: usize) -> Case {
     let inputs = [uniform(matrix, &[n, k], 1), uniform(vector, &[k], 2), if n.is_multiple_of(2) { uniform(matrix, &[n], 3) } else { None }];
-    Case::new(MatVec, inputs, bound(k), move |i| {
+    Case::new(MatVec, inputs, bound(Precision::Strict, [vector, matrix], k), move |i| {
         let sums = product([1, n, k], |_, l| i[1][l], |r, l| i[0][r * k + l]);
         vec![sums.iter().enumerate().map(|(r, s)| s + i[2].get(r).unwrap_or(&0.0)).collect()]
     })
@@ -182,5 +192,6 @@ pub(crate) fn cases() -> Vec<Case> {
     // Products of a small rank, as an adapter's gradients are.
     cases.push(single(MatMul { output: Some(f32), ..fast }, [bf16, f32], [300, 8, 256]).within(rounded));
     cases.push(single(MatMul { transpose_a: true, output: Some(f32), ..fast }, [f32, bf16], [6, 300, 256]).within(rounded));
+    cases.extend(dot::oracle::cases());
     cases
 }

@@ -1,4 +1,4 @@
-//! The canonical order of row reductions, followed by every device.
+//! The canonical order of row reductions, followed by every device. (Products with 16-bit operands have [`crate::dot`].)
 //!
 //! A row of `n` elements is shared by `T(n) = clamp(next_power_of_two(n / 32), 32, 1024)` threads, each with 8 slots: `L = 8 T`
 //! accumulators. Accumulator `j` folds the elements `k ≡ j (mod L)` in ascending order, starting from the identity; thread `t` owns the

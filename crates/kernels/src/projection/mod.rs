@@ -5,12 +5,14 @@
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before.
-//! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`] in strict precision, [`Binary`] and [`SwiGlu`], each step in f32: their
+//! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`], [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+
+use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
@@ -20,9 +22,10 @@ use crate::{
     binary::{Binary, BinaryOp},
     cuda::CudaFeatures,
     description::describe,
+    dot,
     launch::product_operations,
     math,
-    matmul::{DOT, FEW_FOR_LIBRARY, LINES, MatMul, SHARED_ROW, check_extents, shared_row_bytes},
+    matmul::{DOT, FEW_FOR_LIBRARY, LINES, MatMul, SHARED_ROW, Sums, check_extents, kept_row_bytes},
     metal::{self, metal_file, params},
     order,
     rms_norm::{NORMALISED, RmsNorm, check_weight},
@@ -40,6 +43,10 @@ const METAL: MetalForm = MetalForm::new(
         LINES,
         DOT,
         SHARED_ROW,
+        dot::PAIRS,
+        dot::INTEGERS,
+        dot::TILE,
+        dot::ROW,
         NORMALISED,
         Params::METAL,
         metal_file!("projection/projection.metal"),
@@ -53,12 +60,20 @@ attributes! {
     /// Inputs: `x […, k]`, f32; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
     /// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32:
     /// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
-    #[derive(Clone, Copy, Debug, Default)]
+    #[derive(Clone, Copy, Debug)]
     pub struct Projection {
         /// Normalise the rows first, with this added to the mean of the squares.
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
+    }
+}
+
+impl Default for Projection {
+    fn default() -> Self {
+        Self { epsilon: None, gated: false, precision: Precision::Strict }
     }
 }
 
@@ -197,6 +212,14 @@ impl Operator for Projection {
         if device.simd_width > 1 { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
     }
 
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
+    }
+
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
         self.definition(inputs).map(Some)
     }
@@ -223,7 +246,7 @@ impl Projection {
         if let Some(epsilon) = self.epsilon {
             x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
         }
-        let linear = MatMul { transpose_b: true, precision: Precision::Strict, ..MatMul::default() };
+        let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
         for index in 0..layers.count() {
             let (weight, bias) = (definition.input(AT.w0 + index), definition.input(AT.b0 + index));
             let result = definition.apply_one(linear, &[x, weight, bias])?;
@@ -243,7 +266,8 @@ impl Projection {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
-        let shared = order::PARTIALS + shared_row_bytes(k);
+        let sums = Sums::of(self.precision == Precision::Strict, [DType::F32, layers.w0.dtype]);
+        let shared = order::PARTIALS + kept_row_bytes(k, sums);
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
@@ -282,25 +306,28 @@ impl Projection {
         };
         let groups = tiles.div_ceil(SIMDGROUPS * repeats) * m.div_ceil(rows);
         let groups = u32::try_from(groups).map_err(|_| Error::unsupported(format!("{m} rows of {tiles} tiles: too many for one launch")))?;
-        let launch = Self::kernel(layers, x, outputs, &params, [source, self.gated.into(), rows as u32, columns as u32])?;
+        let constants = [source, self.gated.into(), rows as u32, columns as u32, u32::from(sums == Sums::Fixed)];
+        let launch = Self::kernel(layers, x, outputs, &params, constants)?;
         let launch = launch.with_operations(product_operations(&[m, k, n.iter().sum()]));
         let memory = if kept { shared } else { order::PARTIALS };
         plan.launches.push(launch.over(Extent::linear(groups), Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));
         Ok(plan)
     }
 
-    fn kernel(layers: &Layers, x: Argument, outputs: &[TensorInfo], params: &Params, [source, gated, rows, columns]: [u32; 4]) -> Result<Launch> {
+    fn kernel(
+        layers: &Layers,
+        x: Argument,
+        outputs: &[TensorInfo],
+        params: &Params,
+        [source, gated, rows, columns, fixed]: [u32; 5],
+    ) -> Result<Launch> {
         let key = KernelKey::new("projection", &[AT.norm, AT.w0, AT.b0].map(|index| layers.dtype(index)));
-        let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns);
+        let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns).with("fixed", fixed);
         let mut buffers = layers.parameters(outputs)?;
         buffers[AT.x].1 = x;
         Ok(Launch::on_gpu(key, METAL, params, buffers))
     }
 }
 
-pub(crate) const DESCRIPTIONS: &[Description] = &[describe!(
-    "projection",
-    "linear layers of one input, strict: rms_norm before, a residual or a gate after, in one launch",
-    operands,
-    Projection
-)];
+pub(crate) const DESCRIPTIONS: &[Description] =
+    &[describe!("projection", "linear layers of one input: rms_norm before, a residual or a gate after, in one launch", operands, Projection)];

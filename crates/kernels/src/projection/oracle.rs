@@ -4,8 +4,9 @@ use elinvar_core::DType;
 
 use super::{Projection, operands::AT};
 use crate::{
+    Precision,
     conformance::case::{Bound, Case, HostTensor},
-    matmul::oracle::product,
+    matmul::oracle::{error, product},
     rms_norm::oracle::rms_norm,
 };
 
@@ -20,11 +21,12 @@ struct Layers<'a> {
     bias: Option<DType>,
     gated: bool,
     residual: bool,
+    precision: Precision,
 }
 
 impl Layers<'_> {
     fn case(self) -> Case {
-        let Self { m, k, gated, .. } = self;
+        let Self { m, k, gated, precision, .. } = self;
         let n = self.n.to_vec();
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
@@ -40,8 +42,8 @@ impl Layers<'_> {
         let epsilon = self.norm.is_some().then_some(1e-5f32);
         // Normalised elements are at most about twice as large, and so are sums; a gate multiplies two of them.
         let size = (k as f64).sqrt() * if gated { 2.0 + (k as f64).sqrt() } else { 2.0 };
-        let bound = Bound::relative(3e-6).with_absolute((k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) * size);
-        Case::new(Projection { epsilon, gated }, inputs, bound, move |i| {
+        let bound = Bound::relative(3e-6).with_absolute(error(precision, [DType::F32, self.weight], k) * size);
+        Case::new(Projection { epsilon, gated, precision }, inputs, bound, move |i| {
             let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
                 let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| i[AT.w0 + index][c * k + l]);
@@ -58,7 +60,17 @@ impl Layers<'_> {
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let plain = Layers { m: 1, k: 96, n: &[40, 10, 10], weight: DType::BF16, norm: None, bias: None, gated: false, residual: false };
+    let plain = Layers {
+        m: 1,
+        k: 96,
+        n: &[40, 10, 10],
+        weight: DType::BF16,
+        norm: None,
+        bias: None,
+        gated: false,
+        residual: false,
+        precision: Precision::Strict,
+    };
     let normed = |layers: Layers<'static>, dtype: DType| Layers { norm: Some(dtype), ..layers }.case();
     for &weight in DType::FLOATS {
         let of = Layers { weight, ..plain };
@@ -82,6 +94,9 @@ pub(crate) fn cases() -> Vec<Case> {
     // The same with lines of whole turns of what is on its way, on a large GPU too.
     cases.push(Layers { k: 2048, n: &[2200], residual: true, ..plain }.case());
     cases.push(normed(Layers { k: 1024, n: &[2200, 2200], gated: true, ..plain }, DType::BF16));
+    let fast = Layers { precision: Precision::Fast, ..plain };
+    cases.push(normed(Layers { k: 264, ..fast }, DType::BF16));
+    cases.push(Layers { m: 3, k: 520, n: &[19], residual: true, weight: DType::F16, ..fast }.case());
     cases.push(Layers { m: 0, ..plain }.case());
     cases.push(Layers { n: &[0, 3], ..plain }.case());
     cases.push(Layers { k: 0, n: &[3], ..plain }.case());

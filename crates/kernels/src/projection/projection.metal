@@ -2,7 +2,7 @@
 //
 // A simdgroup makes tiles of ROWS x COLUMNS elements in registers, as matmul.metal; COLUMNS are neighbours in one weight or, gated, the gate and the
 // factor of one element. Memory: the weights are read once, and from the caches for every ROWS rows after the first. A single row is read by every
-// threadgroup, through the caches, and stays in its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal for the products.
+// threadgroup, through the caches, and stays in its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal or, fixed, dot/tile.metal for the products.
 
 constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
@@ -11,7 +11,7 @@ constant constexpr uint RESIDUAL = 16;
 
 // Where the rows of x come from, once the launches ahead have ended: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
 // It is made before the weights are sent for: what it sends for would come after them.
-template <uint SOURCE, typename N>
+template <uint SOURCE, typename N, bool FIXED>
 struct Rows {
     typedef Lines<float> Type;
 
@@ -23,9 +23,10 @@ struct Rows {
     }
 };
 
-template <typename N>
-struct Rows<1, N> {
-    typedef SharedRow Type;
+template <typename N, bool FIXED>
+struct Rows<1, N, FIXED> {
+    typedef KeptRow<FIXED> Kept;
+    typedef typename Kept::Type Type;
 
     Rows(device const N*, constant Params&, uint, uint) {}
 
@@ -33,12 +34,12 @@ struct Rows<1, N> {
         await_launches();
         const uint k = uint(p.k);
         const RowReader<float> from(x + ulong(row) * k, 1, k);
-        return share_row(from, k, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS, reinterpret_cast<threadgroup float4*>(memory + 32));
+        return Kept::share(from, k, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS, reinterpret_cast<threadgroup float4*>(memory + 32));
     }
 };
 
 template <typename N>
-struct Rows<2, N> {
+struct Rows<2, N, false> {
     typedef SharedRow Type;
 
     NormalisedRow<N> norm;
@@ -53,6 +54,30 @@ struct Rows<2, N> {
         for (uint v = 0; v < KEPT; ++v) {
             if (norm.owns(v)) {
                 shared.store(norm.place(v), kept[v]);
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        return shared;
+    }
+};
+
+template <typename N>
+struct Rows<2, N, true> {
+    typedef FixedRow Type;
+
+    NormalisedRow<N> norm;
+
+    Rows(device const N* weight, constant Params& p, uint simdgroup, uint lane)
+        : norm(weight, uint(p.k), p.present & WEIGHTED, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane) {}
+
+    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float* memory) const {
+        const FixedRow shared(reinterpret_cast<threadgroup float4*>(memory + 32), uint(p.k));
+        float kept[KEPT][SLOTS];
+        norm.elements(x + ulong(row) * p.k, p.epsilon, memory, kept);
+        for (uint v = 0; v < KEPT; ++v) {
+            const LeftPiece piece = left_piece<float>(kept[v]);
+            if (norm.owns(v)) {
+                shared.store(norm.place(v), piece);
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -149,7 +174,7 @@ struct Tile<1, W, C, ROWS, COLUMNS> {
     }
 };
 
-template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS>
+template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint FIXED>
 [[kernel, max_total_threads_per_threadgroup(256)]] void projection(
     device const float* x [[buffer(0)]],
     device const N* norm [[buffer(1)]],
@@ -170,14 +195,16 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
-    typedef typename Rows<SOURCE, N>::Type X;
+    constexpr bool is_fixed = IsFixed<FIXED, float, W>::value;
+    typedef Rows<SOURCE, N, is_fixed> Source;
+    typedef typename Source::Type X;
     // Those that have the same weights are neighbours, so that they read them from the caches.
     const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, row = index % row_tiles * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     uint number = index / row_tiles * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
     const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
-    const Rows<SOURCE, N> source(norm, p, simdgroup, lane);
-    DotTile<X, typename Part::Right, ROWS, COLUMNS> dots;
+    const Source source(norm, p, simdgroup, lane);
+    typename Dots<is_fixed, X, typename Part::Right, ROWS, COLUMNS>::Tile dots;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < end) {
         dots.start(Part(layers, number).lines(k), k, lane);

@@ -1,30 +1,5 @@
 // Chunks of 32 neighbours in packed rows of quantised weights, and their products with integers.
 
-// 16-bit pairs times bytes, with a sign and without.
-#ifdef INTEGER_DOTS
-inline int dot_four(uint low, uint high, uint bytes, int sum) {
-    return elv::dot_high(high, bytes, elv::dot_low(low, bytes, sum));
-}
-
-inline int dot_four_unsigned(uint low, uint high, uint bytes, int sum) {
-    return elv::dot_high_unsigned(high, bytes, elv::dot_low_unsigned(low, bytes, sum));
-}
-#else
-template <typename B>
-inline int dot_two(uint pair, uint bytes, int sum) {
-    sum += int(as_type<short>(ushort(pair))) * int(as_type<B>(uchar(bytes)));
-    return sum + int(as_type<short>(ushort(pair >> 16))) * int(as_type<B>(uchar(bytes >> 8)));
-}
-
-inline int dot_four(uint low, uint high, uint bytes, int sum) {
-    return dot_two<char>(high, bytes >> 16, dot_two<char>(low, bytes, sum));
-}
-
-inline int dot_four_unsigned(uint low, uint high, uint bytes, int sum) {
-    return dot_two<uchar>(high, bytes >> 16, dot_two<uchar>(low, bytes, sum));
-}
-#endif
-
 // The words of a plane of BITS bits of a chunk, of which field f of byte b is that of element b + 4 BITS f.
 template <uint BITS>
 struct Plane {

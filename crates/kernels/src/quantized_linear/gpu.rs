@@ -6,6 +6,7 @@ use super::{AT, Layers, Params, QuantizedLinear, SUMS};
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     cuda::CudaFeatures,
+    dot,
     launch::product_operations,
     math,
     matmul::SHARED_ROW,
@@ -24,6 +25,7 @@ const FILES: &[MetalFile] = &[
     SHARED_ROW,
     NORMALISED,
     Params::METAL,
+    dot::PAIRS,
     quantized::METAL,
     metal_file!("quantized_linear/integers.metal"),
     metal_file!("quantized_linear/tile.metal"),

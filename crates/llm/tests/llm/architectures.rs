@@ -37,9 +37,11 @@ fn logits_are_those_of_a_plain_computation() {
         let expected = oracle::logits(&fixture.config, &fixture.tensors, &tokens);
         let found = Session::new(model, 64, DType::F32).unwrap().feed_all(&tokens).unwrap();
         let most = expected.iter().flatten().fold(0f64, |m, v| m.max(v.abs()));
+        // Products with weights of 16 bits have x in 16 bits.
+        let relative = if dtype == DType::F32 { 2e-6 } else { 1e-3 };
         for (index, (found, expected)) in found.iter().zip(expected.iter().flatten()).enumerate() {
             let error = (f64::from(*found) - expected).abs();
-            assert!(error <= 2e-6 * most + 1e-5, "{config}: logit {index} is {found}, expected {expected}");
+            assert!(error <= relative * most + 1e-5, "{config}: logit {index} is {found}, expected {expected}");
         }
     }
 }

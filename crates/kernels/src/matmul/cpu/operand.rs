@@ -2,6 +2,7 @@
 
 use std::{marker::PhantomData, slice};
 
+use elinvar_core::DType;
 use half::{bf16, f16};
 
 use super::{simd::Simd, tile::Side};
@@ -102,6 +103,14 @@ impl<'a> Matrix<'a> {
 
     pub(crate) fn values(&self) -> Values<'a> {
         self.values
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        match self.values {
+            Values::F32(_) => DType::F32,
+            Values::F16(_) => DType::F16,
+            Values::Bf16(_) => DType::BF16,
+        }
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -7,12 +7,16 @@ use super::{
     plan::Summation,
     rows,
 };
+use crate::dot;
 
 /// Computes `target = a * b^T`: `a` is `[m, k]`, `b` `[n, k]` and `target` `[m, n]`.
 pub(crate) fn product(summation: Summation, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
     let level = Level::best();
     if target.rows() == 0 || target.columns() == 0 {
         return;
+    }
+    if summation == Summation::Strict && dot::applies(a.dtype(), b.dtype()) {
+        return dot::cpu::product(level, a, b, target);
     }
     if rows::are_few(summation, a.rows(), a.columns()) && b.has_contiguous_rows() {
         return rows::linear(level, a, b, target);

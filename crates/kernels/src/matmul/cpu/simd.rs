@@ -12,6 +12,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     type Vector: Copy;
     /// Lanes of a vector: a power of two, at most 16.
     const LANES: usize;
+    /// A vector of as many i32, or of twice as many i16.
+    type Integers: Copy;
     /// Whether the compiler chooses the instructions.
     const PORTABLE: bool = false;
 
@@ -19,6 +21,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn multiply(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Numbers, none of them NaN, brought between two others.
+    fn clamp(self, vector: Self::Vector, low: Self::Vector, high: Self::Vector) -> Self::Vector;
 
     /// # Safety
     /// `source` is valid for reading [`Simd::LANES`] elements (any alignment); likewise for the other loads.
@@ -39,6 +44,28 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// Sums of neighbours: `a0 + a1, a2 + a3, …`, then those of `b`.
     fn add_pairs(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
+    fn zero_integers(self) -> Self::Integers;
+    /// # Safety
+    /// `source` is valid for reading twice [`Simd::LANES`] elements (any alignment).
+    unsafe fn load_integers(self, source: *const i16) -> Self::Integers;
+    /// # Safety
+    /// `target` is valid for writing twice [`Simd::LANES`] elements (any alignment).
+    unsafe fn store_integers(self, target: *mut i16, integers: Self::Integers);
+    /// Two neighbours in every lane, the first in the lower half.
+    fn splat_pair(self, pair: i32) -> Self::Integers;
+    /// Of i16, the sum of the two products of each pair of neighbours.
+    fn multiply_pairs(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    /// Sums of i32.
+    fn add_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    /// `[i >> 16, i & 0xffff]` of each i32.
+    fn split_integers(self, integers: Self::Integers) -> [Self::Integers; 2];
+    /// Each i32, of at most 24 bits.
+    fn to_floats(self, integers: Self::Integers) -> Self::Vector;
+    /// The lower 16 bits of each element's bits, those of `a` first.
+    fn low_words(self, a: Self::Vector, b: Self::Vector) -> Self::Integers;
+    /// The same, those of `a` and `b` in turn.
+    fn low_words_in_turn(self, a: Self::Vector, b: Self::Vector) -> Self::Integers;
+
     /// Announces that the cache lines somewhat after `address` will be read: soon, and later. Any address is fine.
     #[inline(always)]
     fn prefetch_after<T>(self, address: *const T) {
@@ -57,12 +84,24 @@ pub(crate) trait Work {
 
 const PORTABLE_LANES: usize = 8;
 
+/// Two neighbours as an element of [`Simd::Integers`].
+#[inline(always)]
+pub(crate) fn pair([first, second]: [i16; 2]) -> i32 {
+    i32::from(first as u16) | i32::from(second) << 16
+}
+
+#[inline(always)]
+fn halves(pair: i32) -> [i16; 2] {
+    [pair as i16, (pair >> 16) as i16]
+}
+
 /// Plain arrays, which the compiler turns into what the target has (NEON on aarch64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Portable;
 
 impl Simd for Portable {
     type Vector = [f32; PORTABLE_LANES];
+    type Integers = [i32; PORTABLE_LANES];
     const LANES: usize = PORTABLE_LANES;
     const PORTABLE: bool = true;
 
@@ -79,6 +118,16 @@ impl Simd for Portable {
     #[inline(always)]
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn multiply(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn clamp(self, vector: Self::Vector, low: Self::Vector, high: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|i| vector[i].clamp(low[i], high[i]))
     }
 
     #[inline(always)]
@@ -113,6 +162,62 @@ impl Simd for Portable {
     unsafe fn store(self, target: *mut f32, vector: Self::Vector) {
         // SAFETY: the caller's promise.
         unsafe { target.cast::<Self::Vector>().write_unaligned(vector) }
+    }
+
+    #[inline(always)]
+    fn zero_integers(self) -> Self::Integers {
+        [0; PORTABLE_LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load_integers(self, source: *const i16) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { source.cast::<[[i16; 2]; PORTABLE_LANES]>().read_unaligned() }.map(pair)
+    }
+
+    #[inline(always)]
+    unsafe fn store_integers(self, target: *mut i16, integers: Self::Integers) {
+        // SAFETY: the caller's promise.
+        unsafe { target.cast::<[[i16; 2]; PORTABLE_LANES]>().write_unaligned(integers.map(halves)) }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, pair: i32) -> Self::Integers {
+        [pair; PORTABLE_LANES]
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| {
+            let ([a, c], [b, d]) = (halves(a[i]).map(i32::from), halves(b[i]).map(i32::from));
+            a * b + c * d
+        })
+    }
+
+    #[inline(always)]
+    fn add_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn split_integers(self, integers: Self::Integers) -> [Self::Integers; 2] {
+        [integers.map(|i| i >> 16), integers.map(|i| i & 0xffff)]
+    }
+
+    #[inline(always)]
+    fn to_floats(self, integers: Self::Integers) -> Self::Vector {
+        integers.map(|i| i as f32)
+    }
+
+    #[inline(always)]
+    fn low_words(self, a: Self::Vector, b: Self::Vector) -> Self::Integers {
+        let word = |i: usize| if i < PORTABLE_LANES { a[i] } else { b[i - PORTABLE_LANES] }.to_bits() as i16;
+        std::array::from_fn(|i| pair([word(2 * i), word(2 * i + 1)]))
+    }
+
+    #[inline(always)]
+    fn low_words_in_turn(self, a: Self::Vector, b: Self::Vector) -> Self::Integers {
+        std::array::from_fn(|i| pair([a[i], b[i]].map(|v| v.to_bits() as i16)))
     }
 
     #[inline(always)]

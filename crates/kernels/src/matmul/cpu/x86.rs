@@ -63,6 +63,7 @@ impl Avx512 {
 
 impl Simd for Avx2 {
     type Vector = __m256;
+    type Integers = __m256i;
     const LANES: usize = 8;
 
     #[inline(always)]
@@ -81,6 +82,18 @@ impl Simd for Avx2 {
     fn add(self, a: __m256, b: __m256) -> __m256 {
         // SAFETY: see `splat`.
         unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn multiply(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn clamp(self, vector: __m256, low: __m256, high: __m256) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_min_ps(_mm256_max_ps(vector, low), high) }
     }
 
     #[inline(always)]
@@ -123,6 +136,69 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn zero_integers(self) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_integers(self, source: *const i16) -> __m256i {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_loadu_si256(source.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_integers(self, target: *mut i16, integers: __m256i) {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm256_storeu_si256(target.cast(), integers) }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, pair: i32) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_set1_epi32(pair) }
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_madd_epi16(a, b) }
+    }
+
+    #[inline(always)]
+    fn add_integers(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn split_integers(self, integers: __m256i) -> [__m256i; 2] {
+        // SAFETY: see `splat`.
+        unsafe { [_mm256_srai_epi32::<16>(integers), _mm256_and_si256(integers, _mm256_set1_epi32(0xffff))] }
+    }
+
+    #[inline(always)]
+    fn to_floats(self, integers: __m256i) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_cvtepi32_ps(integers) }
+    }
+
+    #[inline(always)]
+    fn low_words(self, a: __m256, b: __m256) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe {
+            let [a, b] = [a, b].map(|v| _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0xffff)));
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(a, b))
+        }
+    }
+
+    #[inline(always)]
+    fn low_words_in_turn(self, a: __m256, b: __m256) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_blend_epi16::<0xaa>(_mm256_castps_si256(a), _mm256_slli_epi32::<16>(_mm256_castps_si256(b))) }
+    }
+
+    #[inline(always)]
     fn prefetch_after<T>(self, address: *const T) {
         prefetch_after(address);
     }
@@ -160,8 +236,19 @@ unsafe fn quad(a: __m256, b: __m256, c: __m256, d: __m256) -> [__m256; 4] {
     }
 }
 
+/// The even ones of 64 words.
+static EVEN_WORDS: [u16; 32] = {
+    let (mut places, mut i) = ([0; 32], 0);
+    while i < 32 {
+        places[i] = 2 * i as u16;
+        i += 1;
+    }
+    places
+};
+
 impl Simd for Avx512 {
     type Vector = __m512;
+    type Integers = __m512i;
     const LANES: usize = 16;
 
     #[inline(always)]
@@ -180,6 +267,18 @@ impl Simd for Avx512 {
     fn add(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: see `splat`.
         unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn multiply(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn clamp(self, vector: __m512, low: __m512, high: __m512) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_min_ps(_mm512_max_ps(vector, low), high) }
     }
 
     #[inline(always)]
@@ -223,6 +322,69 @@ impl Simd for Avx512 {
     unsafe fn store(self, target: *mut f32, vector: __m512) {
         // SAFETY: the caller's promise, and see `splat`.
         unsafe { _mm512_storeu_ps(target, vector) }
+    }
+
+    #[inline(always)]
+    fn zero_integers(self) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_integers(self, source: *const i16) -> __m512i {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_loadu_si512(source.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_integers(self, target: *mut i16, integers: __m512i) {
+        // SAFETY: the caller's promise, and see `splat`.
+        unsafe { _mm512_storeu_si512(target.cast(), integers) }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, pair: i32) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_set1_epi32(pair) }
+    }
+
+    #[inline(always)]
+    fn multiply_pairs(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_madd_epi16(a, b) }
+    }
+
+    #[inline(always)]
+    fn add_integers(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn split_integers(self, integers: __m512i) -> [__m512i; 2] {
+        // SAFETY: see `splat`.
+        unsafe { [_mm512_srai_epi32::<16>(integers), _mm512_and_si512(integers, _mm512_set1_epi32(0xffff))] }
+    }
+
+    #[inline(always)]
+    fn to_floats(self, integers: __m512i) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_cvtepi32_ps(integers) }
+    }
+
+    #[inline(always)]
+    fn low_words(self, a: __m512, b: __m512) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe {
+            let places = _mm512_loadu_si512(EVEN_WORDS.as_ptr().cast());
+            _mm512_permutex2var_epi16(_mm512_castps_si512(a), places, _mm512_castps_si512(b))
+        }
+    }
+
+    #[inline(always)]
+    fn low_words_in_turn(self, a: __m512, b: __m512) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_mask_blend_epi16(0xaaaa_aaaa, _mm512_castps_si512(a), _mm512_slli_epi32::<16>(_mm512_castps_si512(b))) }
     }
 
     #[inline(always)]
