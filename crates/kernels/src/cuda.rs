@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elinvar_core::{DeviceFeatures, DeviceProperties, Error, MetalFile, NativeForm, rejection};
 
-/// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision.
+/// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision or with exact sums.
 ///
 /// A launch plan gives one only to a device with [`CudaFeatures`].
 #[derive(Clone, Copy, Debug)]

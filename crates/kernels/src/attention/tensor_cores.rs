@@ -5,7 +5,7 @@ use elinvar_core::{DType, MetalFile};
 use super::{Params, scoring::NO_MASK};
 use crate::metal::metal_file;
 
-pub(super) const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
+pub(crate) const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
 
 /// After [`NUMBERS`] and the structs of the parameter block.
 pub(super) const SCORING: MetalFile = metal_file!("attention/scoring.cu");

@@ -19,6 +19,7 @@
 //! real data.
 
 pub(crate) mod cpu;
+pub(crate) mod hopper;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 

@@ -46,6 +46,7 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(case(dtypes, [1, 5, 300], true, special));
             cases.push(case(dtypes, [3, 9, 129], true, special));
             cases.push(case(dtypes, [9, 40, 257], true, special));
+            cases.push(case(dtypes, [34, 17, 500], true, special));
             cases.push(case(dtypes, [2, 33, 150], false, special));
         }
     }

@@ -20,6 +20,7 @@ mod launch;
 mod library;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
+mod records;
 mod sum;
 
 use std::sync::Arc;
@@ -127,6 +128,9 @@ impl Operator for MatMul {
             }
         }
         let product = Product { geometry, bias, output };
+        if let Some(plan) = product.by_records(arguments, device) {
+            return Ok(plan);
+        }
         Ok(product.launch("matmul", arguments, device)?.into())
     }
 

@@ -170,6 +170,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(single(linear, [bf16, bf16], [1, 2200, 264]));
     cases.push(single(linear, [f32, f32], [390, 386, 72]));
     cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
+    // More tiles of tensor cores than a large GPU has multiprocessors.
+    cases.push(single(linear, [bf16, bf16], [33, 17_200, 8]));
     cases.push(single(MatMul { transpose_a: true, ..MatMul::default() }, [DType::F16, DType::F32], [330, 340, 70]));
     let sum = MatMulAdd { transpose_a: false, transpose_b: false, alpha: 0.5, precision: Precision::Strict, output: None };
     cases.push(added(MatMulAdd { transpose_b: true, ..sum }, f32, [7, 33, 65]));
