@@ -4,6 +4,8 @@
 //! A third multiplies records: four products of planes, exact in 32-bit integers, whose sum becomes one f32. Records take two bytes an element.
 //! Where the left side has few rows, the kernel that multiplies makes the right side's integers itself, and reads it once.
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{BLOCK, Side};
@@ -168,7 +170,9 @@ impl Records {
         let params = Few { results: self.results(), k: k as u64, origin: right.origin as u64, strides: right.strides.map(|stride| stride as i64) };
         let form = source(FEW_ROWS, "dot_few", few(height, right.dtype, self.output.0)?);
         let operands = [(Parameter::read("left", DType::U8), Argument::Scratch(0)), (Parameter::read("right", right.dtype), right.from)];
-        let launch = self.multiply("dot_few", &[right.dtype], form, &params, operands);
+        let mut launch = self.multiply("dot_few", &[right.dtype], form, &params, operands);
+        let kernel = Arc::make_mut(&mut launch.kernel);
+        kernel.key = kernel.key.clone().with("rows", height as u32);
         let groups = u32::try_from(right.count.div_ceil(COLUMNS)).ok()?;
         let launch = launch.over(Extent::linear(groups), Extent::linear(READERS)).with_threadgroup_memory(few_memory(height));
         let launches = vec![left.cut(Side::Left, height, k, Argument::Scratch(0))?, launch];
