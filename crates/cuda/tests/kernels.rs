@@ -64,6 +64,20 @@ fn portions(capability: u32, text: Vec<Arc<KernelSource>>) -> Vec<Vec<Arc<Kernel
 }
 
 #[test]
+fn a_key_is_of_one_kernel() {
+    for capability in CAPABILITIES {
+        let device = gpu(capability);
+        let mut texts = HashMap::new();
+        for launch in conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches) {
+            let Some(CudaForm::Source(source)) = launch.kernel.native() else { continue };
+            let text = (source.entry, source.defines, source.files.iter().map(|file| file.name).collect::<Vec<_>>());
+            let first = texts.entry(launch.kernel.key.clone()).or_insert_with(|| text.clone());
+            assert_eq!(*first, text, "sm_{capability}: two kernels are called {}", launch.kernel.key);
+        }
+    }
+}
+
+#[test]
 fn every_kernel_compiles_for_every_kind_of_gpu() {
     let compiler = Compiler::new(None).unwrap_or_else(|error| panic!("{error}"));
     let of = |capability: u32| kernels(capability).into_iter().flat_map(move |text| portions(capability, text)).map(move |part| (capability, part));

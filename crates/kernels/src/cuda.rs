@@ -4,6 +4,17 @@ use std::sync::Arc;
 
 use elinvar_core::{DeviceFeatures, DeviceProperties, Error, MetalFile, NativeForm, rejection};
 
+use crate::metal::metal_file;
+
+/// Types of numbers.
+pub(crate) const NUMBERS: MetalFile = metal_file!("cuda/numbers.cu");
+
+/// Launches that overlap, after [`NUMBERS`].
+pub(crate) const LAUNCHES: MetalFile = metal_file!("cuda/launches.cu");
+
+/// Instructions of compute capability 9.0, after [`NUMBERS`].
+pub(crate) const INSTRUCTIONS: MetalFile = metal_file!("cuda/instructions.cu");
+
 /// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision or with exact sums.
 ///
 /// A launch plan gives one only to a device with [`CudaFeatures`].

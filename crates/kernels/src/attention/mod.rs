@@ -67,10 +67,8 @@ use crate::{
     signature::{misshapen, operands},
 };
 
-pub(crate) use hopper::INSTRUCTIONS;
 pub use scoring::{MaskView, ScoreParams, Scoring, View, WITH_LENGTHS, WITH_POSITIONS};
 pub(crate) use scoring::{four, is_pair};
-pub(crate) use tensor_cores::NUMBERS;
 
 attributes! {
     /// Attention.

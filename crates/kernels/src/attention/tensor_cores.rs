@@ -5,9 +5,7 @@ use elinvar_core::{DType, MetalFile};
 use super::{Params, scoring::NO_MASK};
 use crate::metal::metal_file;
 
-pub(crate) const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
-
-/// After [`NUMBERS`] and the structs of the parameter block.
+/// After [`NUMBERS`](crate::cuda::NUMBERS) and the structs of the parameter block.
 pub(super) const SCORING: MetalFile = metal_file!("attention/scoring.cu");
 
 /// Whether a score is a dot product and a factor, and rows of keys and values are of one width.

@@ -5,7 +5,7 @@ use elinvar_core::{DType, Extent, KernelKey, MetalFile, Parameter, Result};
 use super::CollectiveParams;
 use crate::{
     Argument, Launch,
-    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    cuda::{CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
     metal::{metal_file, params},
 };
 
@@ -29,8 +29,6 @@ pub const MOST_RANKS: usize = 8;
 const PIECE: usize = 8192;
 const BLOCKS: usize = 64;
 
-const NUMBERS: MetalFile = metal_file!("attention/numbers.cu");
-const LAUNCHES: MetalFile = metal_file!("attention/split/launches.cu");
 const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
     files: &[NUMBERS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],

@@ -23,9 +23,9 @@ struct FixedBlock {
     uint piece() const { return lane % PIECES; }
 
     template <typename T>
-    void fetch(Lines<T> from, uint k, uint n, thread float (&values)[TURNS][SLOTS]) const {
+    void fetch(Lines<T> from, uint k, uint n, thread float (&values)[TURNS][1][SLOTS]) const {
         for (uint turn = 0; turn < TURNS; ++turn) {
-            from.load(line(turn), k + piece() * SLOTS, n, 0.0f, values[turn]);
+            from.load(line(turn), k + piece() * SLOTS, n, 0.0f, values[turn][0]);
         }
     }
 
@@ -34,7 +34,7 @@ struct FixedBlock {
     void products(Lines<A> a, Lines<B> b, uint n, threadgroup float4* shared) {
         threadgroup uint4* words = reinterpret_cast<threadgroup uint4*>(shared);
         threadgroup float* units = reinterpret_cast<threadgroup float*>(words + 2 * EDGE * PITCH);
-        float left[TURNS][SLOTS], right[TURNS][SLOTS];
+        float left[TURNS][1][SLOTS], right[TURNS][1][SLOTS];
         for (uint i = 0; i < RESULTS; ++i) {
             sums[i] = 0.0f;
         }
@@ -42,11 +42,11 @@ struct FixedBlock {
         fetch(b, 0, n, right);
         for (uint k = 0; k < n; k += FIXED_BLOCK) {
             for (uint turn = 0; turn < TURNS; ++turn) {
-                const LeftPiece x = left_piece<A>(left[turn]);
-                const RightPiece w = right_piece<B>(right[turn]);
+                const LeftPiece<1> x = left_piece<A>(left[turn]);
+                const RightPiece<1> w = right_piece<B>(right[turn], largest_of(right[turn]));
                 const uint of_row = line(turn), of_column = EDGE + line(turn);
-                words[of_row * PITCH + piece()] = uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
-                words[of_column * PITCH + piece()] = uint4(w.pairs[0], w.pairs[1], w.pairs[2], w.pairs[3]);
+                words[of_row * PITCH + piece()] = uint4(x.high[0][0], x.high[0][1], x.low[0][0], x.low[0][1]);
+                words[of_column * PITCH + piece()] = uint4(w.pairs[0][0], w.pairs[0][1], w.pairs[0][2], w.pairs[0][3]);
                 if (piece() == 0) {
                     units[of_row] = x.unit;
                     units[of_column] = w.unit;

@@ -1,5 +1,5 @@
-// Blocks of 128 elements as integers, multiples of a unit, for the strict products of 16-bit operands. Half of a simdgroup has a block, each lane eight
-// neighbours.
+// Blocks of 128 elements as integers, multiples of a unit, for the strict products of 16-bit operands. Neighbouring lanes have a
+// block, each one or more eights of neighbours.
 
 constant constexpr uint FIXED_BLOCK = 128;
 
@@ -27,60 +27,106 @@ struct Unit {
     }
 };
 
-// Bits of the largest magnitude of a block: they sort as magnitudes do, infinity and NaN last.
-inline uint largest_of_block(thread const float (&values)[SLOTS]) {
+// Bits of the largest magnitude: they sort as magnitudes do, infinity and NaN last.
+template <uint EIGHTS>
+inline uint largest_of(thread const float (&values)[EIGHTS][SLOTS]) {
     uint largest = 0;
-    for (uint i = 0; i < SLOTS; ++i) {
-        largest = max(largest, as_type<uint>(values[i]) & 0x7fffffffu);
+    for (uint i = 0; i < EIGHTS * SLOTS; ++i) {
+        largest = max(largest, as_type<uint>(values[i / SLOTS][i % SLOTS]) & 0x7fffffffu);
     }
-    for (ushort mask = 8; mask > 0; mask >>= 1) {
+    return largest;
+}
+
+// The larger of a pair of 16-bit magnitudes, in the bits of f32.
+template <typename T>
+inline uint larger_of(uint pair) {
+    return as_type<uint>(widen(as_type<T>(ushort(max(pair & 0xffffu, pair >> 16)))));
+}
+
+template <>
+inline uint larger_of<float>(uint magnitude) {
+    return magnitude;
+}
+
+// The same of words, whose pairs are compared at once.
+template <typename T, uint EIGHTS>
+inline uint largest_of(thread const Words<T> (&words)[EIGHTS]) {
+    constexpr uint COUNT = sizeof(T);
+    uint largest = 0;
+    for (uint i = 0; i < EIGHTS * 2 * COUNT; ++i) {
+        const uint word = words[i / (2 * COUNT)].at[i / 4 % (COUNT / 2)][i % 4];
+        largest = COUNT == 4 ? max(largest, word & 0x7fffffffu) : larger_pair<T>(largest, word);
+    }
+    return larger_of<T>(largest);
+}
+
+// The largest of a block, of which neighbouring lanes have so many eights each.
+template <uint EIGHTS>
+inline uint largest_of_block(uint largest) {
+    for (ushort mask = FIXED_BLOCK / (2 * EIGHTS * SLOTS); mask > 0; mask >>= 1) {
         largest = max(largest, simd_shuffle_xor(largest, mask));
     }
     return largest;
 }
 
-// Eight integers of a left side, their upper and their lower bytes.
+// Of a block's integers on the left side those that a lane has, in eights: their upper and their lower bytes.
+template <uint EIGHTS>
 struct LeftPiece {
-    uint high[2];
-    uint low[2];
+    uint high[EIGHTS][2];
+    uint low[EIGHTS][2];
     float unit;
 };
 
-template <typename T>
-inline LeftPiece left_piece(thread const float (&values)[SLOTS]) {
-    const Unit<LEFT_BITS, T> multiples(largest_of_block(values));
-    LeftPiece piece;
+template <typename T, uint EIGHTS>
+inline LeftPiece<EIGHTS> left_piece(thread const float (&values)[EIGHTS][SLOTS]) {
+    const Unit<LEFT_BITS, T> multiples(largest_of_block<EIGHTS>(largest_of(values)));
+    LeftPiece<EIGHTS> piece;
     piece.unit = multiples.unit;
-    for (uint half_index = 0; half_index < 2; ++half_index) {
-        thread const float* v = values + 4 * half_index;
-        const uint a = multiples.raised(v[0]), b = multiples.raised(v[1]), c = multiples.raised(v[2]), d = multiples.raised(v[3]);
-        piece.high[half_index] = (a >> 8 & 0xffu) | (b & 0xff00u) | (c & 0xff00u) << 8 | (d & 0xff00u) << 16;
-        piece.low[half_index] = (a & 0xffu) | (b & 0xffu) << 8 | (c & 0xffu) << 16 | d << 24;
+    for (uint i = 0; i < EIGHTS; ++i) {
+        for (uint half_index = 0; half_index < 2; ++half_index) {
+            thread const float* v = values[i] + 4 * half_index;
+            const uint a = multiples.raised(v[0]), b = multiples.raised(v[1]), c = multiples.raised(v[2]), d = multiples.raised(v[3]);
+            piece.high[i][half_index] = (a >> 8 & 0xffu) | (b & 0xff00u) | (c & 0xff00u) << 8 | (d & 0xff00u) << 16;
+            piece.low[i][half_index] = (a & 0xffu) | (b & 0xffu) << 8 | (c & 0xffu) << 16 | d << 24;
+        }
     }
     return piece;
 }
 
-// Elements k … k + 7 of a line of `n`.
+// A sixteenth of a block.
+template <typename T>
+inline LeftPiece<1> left_eight(thread const float (&values)[SLOTS]) {
+    float eight[1][SLOTS];
+    for (uint i = 0; i < SLOTS; ++i) {
+        eight[0][i] = values[i];
+    }
+    return left_piece<T>(eight);
+}
+
+// Of the blocks from element `from` on of a line of `n`.
 template <typename Left>
-inline LeftPiece load_left(Left from, uint line, uint k, uint n) {
-    float values[SLOTS];
-    from.load(line, k, n, 0.0f, values);
+inline LeftPiece<1> load_left(Left left, uint line, uint from, uint n, uint lane) {
+    float values[1][SLOTS];
+    left.load(line, from + lane * SLOTS, n, 0.0f, values[0]);
     return left_piece<typename Left::Element>(values);
 }
 
-// Eight integers of a right side, in pairs.
+// The same of a right side, in pairs.
+template <uint EIGHTS>
 struct RightPiece {
-    uint pairs[4];
+    uint pairs[EIGHTS][4];
     float unit;
 };
 
-template <typename T>
-inline RightPiece right_piece(thread const float (&values)[SLOTS]) {
-    const Unit<RIGHT_BITS, T> multiples(largest_of_block(values));
-    RightPiece piece;
+template <typename T, uint EIGHTS>
+inline RightPiece<EIGHTS> right_piece(thread const float (&values)[EIGHTS][SLOTS], uint largest) {
+    const Unit<RIGHT_BITS, T> multiples(largest_of_block<EIGHTS>(largest));
+    RightPiece<EIGHTS> piece;
     piece.unit = multiples.unit;
-    for (uint i = 0; i < 4; ++i) {
-        piece.pairs[i] = (multiples.raised(values[2 * i]) & 0xffffu) | multiples.raised(values[2 * i + 1]) << 16;
+    for (uint i = 0; i < EIGHTS; ++i) {
+        for (uint pair = 0; pair < 4; ++pair) {
+            piece.pairs[i][pair] = (multiples.raised(values[i][2 * pair]) & 0xffffu) | multiples.raised(values[i][2 * pair + 1]) << 16;
+        }
     }
     return piece;
 }

@@ -97,7 +97,7 @@ const LEAST_FIELD: u32 = 17;
 
 /// Bytes of a row of `k` elements that a threadgroup keeps: whole visits of a simdgroup, in 16 bits, and units.
 pub(crate) const fn row_bytes(k: usize) -> usize {
-    let whole = k.next_multiple_of(2 * BLOCK);
+    let whole = k.next_multiple_of(8 * BLOCK);
     2 * whole + whole / BLOCK * 4
 }
 

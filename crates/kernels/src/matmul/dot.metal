@@ -108,8 +108,11 @@ struct DotTile {
         }
     }
 
-    // The same, and starts another tile, with its first elements in flight before the last of these are folded.
-    void fold_lines(Left a, uint n, uint lane, Right following) {
+    // The same. If there are `more`, starts another tile, with its first elements in flight before the last of these are folded.
+    void fold_lines(Left a, uint n, uint lane, bool more, Right following) {
+        if (!more) {
+            return fold_lines(a, n, lane);
+        }
         if (!(a.wide && wide && following.wide) || n == 0 || n % (AHEAD * STRIDE) != 0) {
             fold_lines(a, n, lane);
             return start(following, n, lane);

@@ -164,10 +164,15 @@ pub(crate) fn cases() -> Vec<Case> {
     for (m, types) in [(2, [f16, f16]), (3, [bf16, f32]), (6, [f32, bf16])] {
         cases.push(single(linear, types, [m, 40 + m, 1030]));
     }
+    // Few rows that a GPU pads to 8, 16 and 32.
+    for (m, types) in [(5, [f32, bf16]), (12, [bf16, bf16]), (20, [f32, bf16]), (32, [f16, f16])] {
+        cases.push(single(linear, types, [m, 40 + m, 1160]));
+    }
     cases.push(single(linear, [DType::F32, DType::F32], [600, 9, 33]));
     // More columns than a large GPU has simdgroups; blocks of wide lines of several spans, and enough blocks for a large GPU.
     cases.push(matvec(DType::F32, DType::F32, 2200, 1024));
     cases.push(single(linear, [bf16, bf16], [1, 2200, 264]));
+    cases.push(single(linear, [f32, bf16], [1, 2200, 3072]));
     cases.push(single(linear, [f32, f32], [390, 386, 72]));
     cases.push(single(linear, [DType::F32, DType::BF16], [35, 40, 1320]));
     // More tiles of tensor cores than a large GPU has multiprocessors.

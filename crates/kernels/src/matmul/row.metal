@@ -32,11 +32,7 @@ template <typename A, typename B, typename C, typename Y, uint AHEAD, uint FIXED
     const typename Kept::Type row = Kept::share(RowReader<A>(from.origin, ulong(from.step), k), k, 32 * simdgroup + lane, 32 * ROW_SIMDGROUPS, memory);
     while (column < n) {
         const uint next = column + step;
-        if (next < n) {
-            tile.fold_lines(row, k, lane, lines(p, p.b, b, place.batch, next, n));
-        } else {
-            tile.fold_lines(row, k, lane);
-        }
+        tile.fold_lines(row, k, lane, next < n, lines(p, p.b, b, place.batch, min(next, n - 1), n));
         const float sum = tile.total(lane);
         if (lane == 0) {
             finish(p, bias, y, place, 0, column, sum);

@@ -14,7 +14,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
@@ -88,8 +88,8 @@ params! {
         pub n: [u64; 3],
         /// Tiles of a row.
         pub tiles: u32,
-        /// Tiles that a simdgroup makes one after the other.
-        pub repeats: u32,
+        /// Threadgroups of a row.
+        pub groups: u32,
         /// Which of the biases, the norm's weight and the residual there are: a bit each.
         pub present: u32,
         /// Added to the mean of the squares.
@@ -99,6 +99,9 @@ params! {
 
 /// Simdgroups of a threadgroup.
 const SIMDGROUPS: usize = 8;
+
+/// Threadgroups that keep their row and a GPU's core runs at once.
+const AT_ONCE: usize = 2;
 
 /// Rows up to which layers read more than they compute.
 const FEW_ROWS: usize = 8;
@@ -226,10 +229,14 @@ impl Operator for Projection {
 }
 
 impl Projection {
-    /// Rows up to which a launch of it gains over the operators it stands for, of this precision.
-    pub fn most_rows(precision: Precision, device: &DeviceProperties) -> usize {
+    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with weights of this type.
+    pub fn most_rows(precision: Precision, weight: DType, device: &DeviceProperties) -> usize {
         let has_library = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
-        if precision == Precision::Fast && has_library { FEW_FOR_LIBRARY } else { FEW_ROWS }
+        match precision {
+            Precision::Fast if has_library => FEW_FOR_LIBRARY,
+            Precision::Strict if weight.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Fast | Precision::Strict => FEW_ROWS,
+        }
     }
 
     /// The rows normalised into a temporary.
@@ -267,6 +274,11 @@ impl Projection {
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
         let sums = Sums::of(self.precision == Precision::Strict, [DType::F32, layers.w0.dtype]);
+        if sums == Sums::Fixed
+            && let Some(plan) = self.on_tensor_cores(layers, outputs, device)?
+        {
+            return Ok(plan);
+        }
         let shared = order::PARTIALS + kept_row_bytes(k, sums);
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
@@ -289,9 +301,8 @@ impl Projection {
             _ => 4,
         };
         let tiles: usize = if self.gated { n[0].div_ceil(columns / 2) } else { n.iter().map(|n| n.div_ceil(columns)).sum() };
-        // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit), each with several tiles.
-        const AT_ONCE: usize = 2;
-        let repeats = if kept { tiles.div_ceil(SIMDGROUPS * AT_ONCE * device.compute_units.max(1)).max(1) } else { 1 };
+        // Where threadgroups keep the row, no more of them than run at once (as many as registers allow a unit): simdgroups take tiles in turn.
+        let groups = tiles.div_ceil(SIMDGROUPS).min(if kept { AT_ONCE * device.compute_units.max(1) } else { usize::MAX });
         let present = (0..3).map(|i| u32::from(layers.biases()[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.norm.is_some()) << 3
             | u32::from(layers.residual.is_some()) << 4;
@@ -300,11 +311,11 @@ impl Projection {
             k: k as u64,
             n: n.map(|n| n as u64),
             tiles: tiles as u32,
-            repeats: repeats as u32,
+            groups: groups as u32,
             present,
             epsilon: self.epsilon.unwrap_or(0.0),
         };
-        let groups = tiles.div_ceil(SIMDGROUPS * repeats) * m.div_ceil(rows);
+        let groups = groups * m.div_ceil(rows);
         let groups = u32::try_from(groups).map_err(|_| Error::unsupported(format!("{m} rows of {tiles} tiles: too many for one launch")))?;
         let constants = [source, self.gated.into(), rows as u32, columns as u32, u32::from(sums == Sums::Fixed)];
         let launch = Self::kernel(layers, x, outputs, &params, constants)?;
@@ -312,6 +323,43 @@ impl Projection {
         let memory = if kept { shared } else { order::PARTIALS };
         plan.launches.push(launch.over(Extent::linear(groups), Extent::linear(32 * SIMDGROUPS as u32)).with_threadgroup_memory(memory));
         Ok(plan)
+    }
+
+    /// The plan of several rows where the device multiplies integers so.
+    fn on_tensor_cores(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let [m, k] = layers.extents();
+        let mut plan = Plan::default();
+        let mut x = Argument::Input(AT.x);
+        if let Some(epsilon) = self.epsilon {
+            plan.scratch.push(4 * m * k);
+            x = Argument::Scratch(0);
+            self.normalise(&mut plan, layers, epsilon, x, device)?;
+        }
+        let rows = dot::hopper::Rows { dtype: DType::F32, origin: 0, strides: [k as isize, 1], count: m, from: x };
+        let product = dot::hopper::Layers {
+            x: rows,
+            k,
+            dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
+            n: [0, 1, 2].map(|index| layers.n(index)),
+            present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
+        };
+        let all = layers.parameters(outputs)?;
+        let mut operands = [AT.w0, AT.w1, AT.w2, AT.b0, AT.b1, AT.b2, AT.residual, AT.y0, AT.y1, AT.y2].map(|index| all[index].clone());
+        if self.gated {
+            for (number, operand) in operands[7..9].iter_mut().enumerate() {
+                *operand = (Parameter::write("y", DType::F32), Argument::Scratch(plan.scratch.len() + number));
+            }
+            plan.scratch.extend([4 * m * layers.n(0); 2]);
+        }
+        let products = [operands[7].1, operands[8].1];
+        if product.plan(operands, device, &mut plan).is_none() {
+            return Ok(None);
+        }
+        if self.gated {
+            let both = products.map(|from| Ok(Some((layers.result(0)?, from)))).into_iter().collect::<Result<Vec<_>>>()?;
+            plan.add(&SwiGlu { alpha: 1.0 }, &both, &[Argument::Output(0)], device)?;
+        }
+        Ok(Some(plan))
     }
 
     fn kernel(

@@ -85,6 +85,10 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(Layers { m, k: 40, n: &[19, 6], bias: Some(weight), ..of }.case());
             cases.push(Layers { m, k: 40, n: &[5, 4, 3], bias: Some(DType::F32), ..of }.case());
         }
+        for m in [12, 20] {
+            cases.push(normed(Layers { m, k: 264, n: &[33, 33], gated: true, bias: Some(weight), ..of }, DType::F32));
+            cases.push(Layers { m, k: 520, n: &[19], residual: true, ..of }.case());
+        }
         cases.push(Layers { m: 2, k: 31, n: &[7, 7], gated: true, bias: Some(DType::F32), ..of }.case());
         cases.push(Layers { k: 65, n: &[5], residual: true, bias: Some(weight), ..of }.case());
     }
@@ -93,6 +97,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(normed(Layers { k: 64, n: &[700, 700], gated: true, ..plain }, DType::BF16));
     // The same with lines of whole turns of what is on its way, on a large GPU too.
     cases.push(Layers { k: 2048, n: &[2200], residual: true, ..plain }.case());
+    cases.push(normed(Layers { k: 3072, n: &[1200, 1001], ..plain }, DType::BF16));
     cases.push(normed(Layers { k: 1024, n: &[2200, 2200], gated: true, ..plain }, DType::BF16));
     let fast = Layers { precision: Precision::Fast, ..plain };
     cases.push(normed(Layers { k: 264, ..fast }, DType::BF16));

@@ -70,16 +70,17 @@ struct Rows<2, N, true> {
     Rows(device const N* weight, constant Params& p, uint simdgroup, uint lane)
         : norm(weight, uint(p.k), p.present & WEIGHTED, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane) {}
 
-    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float* memory) const {
+    Type of(device const float* x, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) const {
         const FixedRow shared(reinterpret_cast<threadgroup float4*>(memory + 32), uint(p.k));
         float kept[KEPT][SLOTS];
         norm.elements(x + ulong(row) * p.k, p.epsilon, memory, kept);
         for (uint v = 0; v < KEPT; ++v) {
-            const LeftPiece piece = left_piece<float>(kept[v]);
+            const LeftPiece<1> piece = left_eight<float>(kept[v]);
             if (norm.owns(v)) {
                 shared.store(norm.place(v), piece);
             }
         }
+        shared.fill(norm.n, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }
@@ -201,23 +202,20 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     // Those that have the same weights are neighbours, so that they read them from the caches.
     const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, row = index % row_tiles * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
-    uint number = index / row_tiles * p.repeats * PROJECTION_SIMDGROUPS + simdgroup;
-    const uint end = min(number + p.repeats * PROJECTION_SIMDGROUPS, p.tiles);
+    const uint step = p.groups * PROJECTION_SIMDGROUPS;
+    uint number = index / row_tiles * PROJECTION_SIMDGROUPS + simdgroup;
     const Source source(norm, p, simdgroup, lane);
     typename Dots<is_fixed, X, typename Part::Right, ROWS, COLUMNS>::Tile dots;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
-    if (number < end) {
+    if (number < p.tiles) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
     const X rows = source.of(x, p, row, simdgroup, lane, memory);
-    while (number < end) {
+    while (number < p.tiles) {
         const Part tile(layers, number);
-        number += PROJECTION_SIMDGROUPS;
-        if (number < end) {
-            dots.fold_lines(rows, k, lane, Part(layers, number).lines(k));
-        } else {
-            dots.fold_lines(rows, k, lane);
-        }
+        number += step;
+        const bool more = number < p.tiles;
+        dots.fold_lines(rows, k, lane, more, more ? Part(layers, number).lines(k) : tile.lines(k));
         tile.store(dots.total(lane), residual, p, row, lane);
     }
 }

@@ -9,9 +9,6 @@ pub(super) const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 /// Three warpgroups.
 pub(super) const THREADS: u32 = 3 * 128;
 
-/// After the types of numbers.
-pub(crate) const INSTRUCTIONS: MetalFile = metal_file!("attention/hopper/instructions.cu");
-
 /// After the kernel's layout: rows and tiles.
 pub(super) const MEMORY: MetalFile = metal_file!("attention/hopper/memory.cu");
 /// After [`MEMORY`] and which keys a query attends.

@@ -5,17 +5,17 @@ use elinvar_core::{DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 use super::{
     Inputs, Params, hopper,
     scoring::{MaskView, ScoreParams, View},
-    tensor_cores::{NUMBERS, SCORING, defines, is_plain},
+    tensor_cores::{SCORING, defines, is_plain},
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaForm, CudaSource},
+    cuda::{CudaForm, CudaSource, INSTRUCTIONS, NUMBERS},
     metal::metal_file,
 };
 
 const FILES: &[MetalFile] = &[
     NUMBERS,
-    hopper::INSTRUCTIONS,
+    INSTRUCTIONS,
     View::METAL,
     MaskView::METAL,
     ScoreParams::METAL,

@@ -5,25 +5,16 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use super::{
     Inputs, Params, gpu,
     scoring::{MaskView, ScoreParams, View},
-    tensor_cores::{NUMBERS, SCORING, defines, is_plain},
+    tensor_cores::{SCORING, defines, is_plain},
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    cuda::{CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
     metal::{metal_file, params},
 };
 
 /// The files of all of these kernels.
-const COMMON: [MetalFile; 8] = [
-    NUMBERS,
-    View::METAL,
-    MaskView::METAL,
-    ScoreParams::METAL,
-    Params::METAL,
-    SplitParams::METAL,
-    SCORING,
-    metal_file!("attention/split/launches.cu"),
-];
+const COMMON: [MetalFile; 8] = [NUMBERS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL, SCORING, LAUNCHES];
 
 /// How many warps a thread block has, and what tells the kernels' text.
 macro_rules! warps {

@@ -1,10 +1,10 @@
-// The product of few rows, as records, and a matrix of 16-bit numbers that is read once, on the tensor cores of compute capability 9.0.
+// Products of few rows, as records, and a matrix of 16-bit numbers that is read once, on the tensor cores of compute capability 9.0.
 //
 // A thread block has 16 of the matrix's rows (columns of y), and each of its warps every eighth block of them: eight lanes a row, whose elements it makes
 // integers in registers. Integers may stand in any order, so they are multiplied in the order in which they were loaded. The blocks' values go to shared
 // memory, from which they are added in ascending order.
 //
-// Macros: ELEMENT (f16 or bf16), RESULT, EIGHTS (rows of a record, divided by eight).
+// Macros: ELEMENT (f16 or bf16), EIGHTS (rows of a record, divided by eight).
 
 constexpr u32 ROWS = 8 * EIGHTS;
 using Cut = Record<ROWS>;
@@ -100,19 +100,24 @@ struct Shared {
     u64 full[WARPS][2];
 };
 
-extern "C" __global__ void __launch_bounds__(256, EIGHTS <= 2 ? 2 : 1)
-    dot_few(const unsigned char* x, const ELEMENT* w, const void* bias, RESULT* y, const __grid_constant__ Few p) {
-    extern __shared__ __align__(128) unsigned char bytes[];
-    Shared& shared = *reinterpret_cast<Shared*>(bytes);
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = lane / 4, quad = lane % 4;
-    const u32 blocks = u32((p.k + BLOCK - 1) / BLOCK);
-    const u64 first = u64(blockIdx.x) * COLUMNS;
-    w += p.origin;
-    const bool wide = p.strides[1] == 1 && ((u64(w) | u64(p.strides[0] * 2)) & 15) == 0;
-    const ELEMENT* from[2];
-    for (int r = 0; r < 2; ++r) {
-        from[r] = w + i64(min(first + own + 8 * r, p.results.n - 1)) * p.strides[0] + quad * 8 * p.strides[1];
-    }
+// What a thread has of the results: of column i / ROWS and row i % ROWS those with i = threadIdx.x, and so on by 256.
+constexpr u32 OWN = (COLUMNS * ROWS + 255) / 256;
+
+// 16 rows of a matrix: of a lane's two the elements it begins with, from element to element, and whether all may be loaded as words.
+struct Matrix {
+    const ELEMENT* own[2];
+    i64 step;
+    bool wide;
+};
+
+// The lane's number among those of a row, and its row, of eight.
+DEVICE u32 own_part() { return threadIdx.x % 4; }
+DEVICE u32 own_row() { return threadIdx.x % 32 / 4; }
+
+// The matrix's first elements are sent for before the launches ahead have ended.
+DEVICE void multiply_few(const unsigned char* x, const Matrix& w, u64 k, Shared& shared, float (&sums)[OWN]) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, own = own_row(), quad = own_part();
+    const u32 blocks = u32((k + BLOCK - 1) / BLOCK);
     const auto copy = [&](u32 block, u32 turn) {
         if (lane == 0 && block < blocks) {
             const u32 barrier = shared_address(&shared.full[warp][turn]);
@@ -124,10 +129,11 @@ extern "C" __global__ void __launch_bounds__(256, EIGHTS <= 2 ? 2 : 1)
     const auto load = [&](u32 block) {
         if (block < blocks) {
             for (int r = 0; r < 2; ++r) {
-                next[r].load(from[r] + i64(block) * BLOCK * p.strides[1], p.strides[1], wide, i64(p.k) - i64(block) * BLOCK - quad * 8);
+                next[r].load(w.own[r] + i64(block) * BLOCK * w.step, w.step, w.wide, i64(k) - i64(block) * BLOCK - quad * 8);
             }
         }
     };
+    admit_launches();
     load(warp);
     if (lane == 0) {
         init(shared_address(&shared.full[warp][0]), 1);
@@ -135,9 +141,9 @@ extern "C" __global__ void __launch_bounds__(256, EIGHTS <= 2 ? 2 : 1)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
+    await_launches();
+    asm volatile("fence.proxy.async;" ::: "memory");
     copy(warp, 0);
-    constexpr u32 OWN = (COLUMNS * ROWS + 255) / 256;
-    float sums[OWN] = {};
     u32 turn = 0, parity = 0;
     for (u32 start = 0; start < blocks; start += WARPS) {
         const u32 block = start + warp;
@@ -194,13 +200,5 @@ extern "C" __global__ void __launch_bounds__(256, EIGHTS <= 2 ? 2 : 1)
         }
         turn ^= 1;
         parity ^= turn ^ 1;
-    }
-#pragma unroll
-    for (u32 i = 0; i < OWN; ++i) {
-        const u32 element = threadIdx.x + 256 * i, row = element % ROWS;
-        const u64 column = first + element / ROWS;
-        if (element / ROWS < COLUMNS && column < p.results.n && row < p.results.m) {
-            store(y + row * p.results.n + column, finish(sums[i], p.results, bias, column));
-        }
     }
 }

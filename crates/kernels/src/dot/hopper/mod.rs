@@ -11,8 +11,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use super::{BLOCK, Side};
 use crate::{
     Argument, Launch, Plan,
-    attention::{INSTRUCTIONS, NUMBERS},
-    cuda::{CudaArchitecture, CudaForm, CudaSource},
+    cuda::{CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
     launch::product_operations,
     matmul::{ABSENT, dtype_code},
     metal::{metal_file, params},
@@ -33,11 +32,11 @@ const CUTTERS: u32 = 256;
 /// Rows and blocks that a thread block cuts.
 const CUT: [usize; 2] = [16, 8];
 
-/// Rows and columns up to which products are made elsewhere.
+/// Columns, and rows of a right side of f32, up to which products are made elsewhere.
 const LEAST: usize = 8;
 
 /// Rows of the left side up to which the right side is read once, columns of a thread block's, and its threads.
-const FEW: usize = 32;
+pub(crate) const FEW: usize = 32;
 const COLUMNS: usize = 16;
 const READERS: u32 = 256;
 
@@ -93,13 +92,31 @@ params! {
     }
 }
 
+params! {
+    /// A product of records of few rows and the matrices of layers.
+    struct FewLayers {
+        /// Rows.
+        pub m: u64,
+        /// Elements of a row.
+        pub k: u64,
+        /// Rows of each layer's matrix; zero where it is absent.
+        pub n: [u64; 3],
+        /// Which of the biases and the residual there are: a bit each.
+        pub present: u64,
+    }
+}
+
 const COPIES: MetalFile = metal_file!("dot/hopper/copies.cu");
 const RECORDS: MetalFile = metal_file!("dot/hopper/record.cu");
 const STORES: MetalFile = metal_file!("dot/hopper/results.cu");
 
-const PLANES: &[MetalFile] = &[NUMBERS, Lines::METAL, RECORDS, metal_file!("dot/hopper/planes.cu")];
+const FEW_FILE: MetalFile = metal_file!("dot/hopper/few.cu");
+
+const PLANES: &[MetalFile] = &[NUMBERS, LAUNCHES, Lines::METAL, RECORDS, metal_file!("dot/hopper/planes.cu")];
 const PRODUCT: &[MetalFile] = &[NUMBERS, INSTRUCTIONS, COPIES, Results::METAL, Product::METAL, RECORDS, STORES, metal_file!("dot/hopper/product.cu")];
-const FEW_ROWS: &[MetalFile] = &[NUMBERS, INSTRUCTIONS, COPIES, Results::METAL, Few::METAL, RECORDS, STORES, metal_file!("dot/hopper/few.cu")];
+const FEW_ROWS: &[MetalFile] =
+    &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, Results::METAL, Few::METAL, RECORDS, STORES, FEW_FILE, metal_file!("dot/hopper/few_matrix.cu")];
+const LAYERS: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, FewLayers::METAL, RECORDS, FEW_FILE, metal_file!("dot/hopper/few_layers.cu")];
 
 /// Bytes of a record: two planes and the units.
 const fn record_bytes(rows: usize) -> usize {
@@ -107,7 +124,8 @@ const fn record_bytes(rows: usize) -> usize {
 }
 
 fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) -> CudaForm {
-    CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: false, rejection: None })
+    let overlaps = files.iter().any(|file| file.name == LAUNCHES.name);
+    CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps, rejection: None })
 }
 
 /// One side of a product.
@@ -152,24 +170,30 @@ pub(crate) struct Records {
     pub(crate) output: (DType, Argument),
 }
 
+/// Whether a device has these kernels.
+pub(crate) fn has(device: &DeviceProperties) -> bool {
+    ARCHITECTURE.is_of(device) && MEMORY <= device.threadgroup_memory && THREADS as usize <= device.max_threads_per_threadgroup
+}
+
 impl Records {
     /// The launches, where the device has them and they gain.
     pub(crate) fn plan(&self, device: &DeviceProperties) -> Option<Plan> {
         let Self { sides: [left, right], k, .. } = *self;
-        let fits = MEMORY <= device.threadgroup_memory && THREADS as usize <= device.max_threads_per_threadgroup;
-        if !ARCHITECTURE.is_of(device) || !fits || left.count.min(right.count) <= LEAST || k == 0 {
+        let are_few = left.count <= FEW && right.dtype.size() == 2;
+        if !has(device) || left.count <= (if are_few { 1 } else { LEAST }) || right.count <= LEAST || k == 0 {
             return None;
         }
-        let plan = if left.count <= FEW && right.dtype.size() == 2 { self.with_few_rows()? } else { self.with_many_rows(device)? };
+        let plan = if are_few { self.with_few_rows()? } else { self.with_many_rows(device)? };
         plan.scratch.iter().all(|&bytes| bytes <= device.max_buffer_bytes).then_some(plan)
     }
 
     fn with_few_rows(&self) -> Option<Plan> {
         let Self { sides: [left, right], k, .. } = *self;
-        let height = left.count.next_power_of_two().max(16);
+        let height = few_height(left.count);
         let params = Few { results: self.results(), k: k as u64, origin: right.origin as u64, strides: right.strides.map(|stride| stride as i64) };
         let form = source(FEW_ROWS, "dot_few", few(height, right.dtype, self.output.0)?);
-        let operands = [(Parameter::read("left", DType::U8), Argument::Scratch(0)), (Parameter::read("right", right.dtype), right.from)];
+        let right_side = Parameter::read("right", right.dtype).prefetched();
+        let operands = [(Parameter::read("left", DType::U8), Argument::Scratch(0)), (right_side, right.from)];
         let mut launch = self.multiply("dot_few", &[right.dtype], form, &params, operands);
         let kernel = Arc::make_mut(&mut launch.kernel);
         kernel.key = kernel.key.clone().with("rows", height as u32);
@@ -215,6 +239,46 @@ impl Records {
     }
 }
 
+/// Linear layers of one input of few rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layers {
+    pub(crate) x: Rows,
+    pub(crate) k: usize,
+    /// The type of the weights, and of the biases.
+    pub(crate) dtypes: [DType; 2],
+    /// Rows of each weight; zero where it is absent.
+    pub(crate) n: [usize; 3],
+    /// Which of the biases and the residual there are: a bit each.
+    pub(crate) present: u64,
+}
+
+impl Layers {
+    /// Adds the launches, where the device has them, with the weights, the biases, the residual and the results as their buffers.
+    pub(crate) fn plan(&self, operands: [(Parameter, Argument); 10], device: &DeviceProperties, plan: &mut Plan) -> Option<()> {
+        let Self { x, k, dtypes: [weight, bias], n, present } = *self;
+        if !has(device) || !(2..=FEW).contains(&x.count) || weight.size() != 2 || k == 0 {
+            return None;
+        }
+        let height = few_height(x.count);
+        let records = Argument::Scratch(plan.scratch.len());
+        let params = FewLayers { m: x.count as u64, k: k as u64, n: n.map(|n| n as u64), present };
+        let form = source(LAYERS, "dot_layers", layers(height, weight, bias)?);
+        let key = KernelKey::new("dot_layers", &[weight, bias]).with("rows", height as u32);
+        let buffers = [(Parameter::read("x", DType::U8), records)].into_iter().chain(operands);
+        let groups = u32::try_from(n.iter().map(|n| n.div_ceil(COLUMNS)).sum::<usize>()).ok()?;
+        let launch = Launch::on_cuda(key, form, &params, buffers).with_operations(product_operations(&[x.count, k, n.iter().sum()]));
+        plan.launches.push(x.cut(Side::Left, height, k, records)?);
+        plan.launches.push(launch.over(Extent::linear(groups), Extent::linear(READERS)).with_threadgroup_memory(few_memory(height)));
+        plan.scratch.push(x.record_bytes(height, k).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
+        Some(())
+    }
+}
+
+/// Rows of a record of so few rows.
+fn few_height(rows: usize) -> usize {
+    rows.next_power_of_two().max(8)
+}
+
 /// Shared memory of the kernel for few rows: of each of eight warps two records, the values of 16 columns and units, all twice, and barriers.
 const fn few_memory(height: usize) -> usize {
     let values = COLUMNS * height + COLUMNS + height;
@@ -237,9 +301,11 @@ fn of_type(instances: &[Defines; 3], dtype: DType) -> Option<Defines> {
 fn cut(side: Side, height: usize, dtype: DType) -> Option<Defines> {
     const LEFT: [Defines; 3] = instances!("ELEMENT", "HEIGHT" = "128", "BITS" = "16");
     const RIGHT: [Defines; 3] = instances!("ELEMENT", "HEIGHT" = "128", "BITS" = "15");
+    const LEFT_8: [Defines; 3] = instances!("ELEMENT", "HEIGHT" = "8", "BITS" = "16");
     const LEFT_16: [Defines; 3] = instances!("ELEMENT", "HEIGHT" = "16", "BITS" = "16");
     const LEFT_32: [Defines; 3] = instances!("ELEMENT", "HEIGHT" = "32", "BITS" = "16");
     match (side, height) {
+        (Side::Left, 8) => of_type(&LEFT_8, dtype),
         (Side::Left, 16) => of_type(&LEFT_16, dtype),
         (Side::Left, 32) => of_type(&LEFT_32, dtype),
         (Side::Left, _) => of_type(&LEFT, dtype),
@@ -253,16 +319,32 @@ fn product(output: DType) -> Option<Defines> {
 }
 
 fn few(height: usize, element: DType, output: DType) -> Option<Defines> {
+    const F16_8: [Defines; 3] = instances!("RESULT", "ELEMENT" = "f16", "EIGHTS" = "1");
     const F16_16: [Defines; 3] = instances!("RESULT", "ELEMENT" = "f16", "EIGHTS" = "2");
     const F16_32: [Defines; 3] = instances!("RESULT", "ELEMENT" = "f16", "EIGHTS" = "4");
+    const BF16_8: [Defines; 3] = instances!("RESULT", "ELEMENT" = "bf16", "EIGHTS" = "1");
     const BF16_16: [Defines; 3] = instances!("RESULT", "ELEMENT" = "bf16", "EIGHTS" = "2");
     const BF16_32: [Defines; 3] = instances!("RESULT", "ELEMENT" = "bf16", "EIGHTS" = "4");
     match (element == DType::F16, height) {
+        (true, 8) => of_type(&F16_8, output),
         (true, 16) => of_type(&F16_16, output),
         (true, _) => of_type(&F16_32, output),
+        (false, 8) => of_type(&BF16_8, output),
         (false, 16) => of_type(&BF16_16, output),
         (false, _) => of_type(&BF16_32, output),
     }
+}
+
+fn layers(height: usize, element: DType, bias: DType) -> Option<Defines> {
+    const F16_8: [Defines; 3] = instances!("BIAS", "ELEMENT" = "f16", "EIGHTS" = "1");
+    const F16_16: [Defines; 3] = instances!("BIAS", "ELEMENT" = "f16", "EIGHTS" = "2");
+    const F16_32: [Defines; 3] = instances!("BIAS", "ELEMENT" = "f16", "EIGHTS" = "4");
+    const BF16_8: [Defines; 3] = instances!("BIAS", "ELEMENT" = "bf16", "EIGHTS" = "1");
+    const BF16_16: [Defines; 3] = instances!("BIAS", "ELEMENT" = "bf16", "EIGHTS" = "2");
+    const BF16_32: [Defines; 3] = instances!("BIAS", "ELEMENT" = "bf16", "EIGHTS" = "4");
+    const BY_HEIGHT: [[&[Defines; 3]; 3]; 2] = [[&F16_8, &F16_16, &F16_32], [&BF16_8, &BF16_16, &BF16_32]];
+    let of_height = BY_HEIGHT[usize::from(element == DType::BF16)][height.ilog2() as usize - 3];
+    of_type(of_height, bias)
 }
 
 #[cfg(test)]
@@ -301,7 +383,7 @@ mod tests {
         assert_eq!(grids, [[16, 1, 1], [133 * 8, 1, 1], [132, 1, 1]]);
         let plan = product(17, 4096, 300).plan(&gpu(90)).ok_or_else(|| Error::internal("no plan"))?;
         assert_eq!((plan.scratch, plan.launches[1].grid.0, plan.launches[1].threadgroup_memory), (vec![3 * record_bytes(32)], [256, 1, 1], 169_088));
-        let few = [product(LEAST, 4096, 4096), product(4096, LEAST, 4096), product(64, 64, 0)];
+        let few = [product(1, 4096, 4096), product(4096, LEAST, 4096), product(64, 64, 0)];
         assert!(few.iter().all(|product| product.plan(&gpu(90)).is_none()));
         assert!(product(200, 200, 300).plan(&gpu(80)).is_none() && product(200, 200, 300).plan(&gpu(120)).is_none());
         Ok(())

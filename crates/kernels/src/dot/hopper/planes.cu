@@ -28,6 +28,8 @@ DEVICE void load(const T* from, i64 step, bool wide, int count, float (&x)[PIECE
 
 extern "C" __global__ void __launch_bounds__(256) dot_planes(const ELEMENT* x, unsigned char* records, const __grid_constant__ Lines p) {
     using Cut = Record<HEIGHT>;
+    admit_launches();
+    await_launches();
     const u32 blocks = u32((p.k + BLOCK - 1) / BLOCK), block = blockIdx.y * 8 + threadIdx.x / 32, piece = threadIdx.x % 8;
     if (block >= blocks) {
         return;

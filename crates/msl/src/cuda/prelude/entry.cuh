@@ -77,6 +77,18 @@ __forceinline__ int dot_high_unsigned(uint pair, uint bytes, int sum) {
   return sum;
 }
 
+// Of a magnitude and a number in either half the larger magnitude, NaN if one is.
+__forceinline__ uint larger_half(uint a, uint b) {
+  asm("{.reg .b32 m; abs.f16x2 m, %1; max.NaN.f16x2 %0, %0, m;}" : "+r"(a) : "r"(b));
+  return a;
+}
+__forceinline__ uint larger_bfloat(uint a, uint b) {
+#if __CUDA_ARCH__ >= 800
+  asm("{.reg .b32 m; abs.bf16x2 m, %1; max.NaN.bf16x2 %0, %0, m;}" : "+r"(a) : "r"(b));
+#endif
+  return a;
+}
+
 // Products of matrices of bytes, 16 by 8 of a warp's: `rows`, signed or not, times signed `columns`, with `start` added. In k they are 32 long, a word of the
 // thread's for each of two rows in either half and one for its column, or 16 long.
 #define ELV_BYTE_PRODUCTS(name, type) \

@@ -7,9 +7,9 @@ use crate::{
     attention::{
         Params,
         scoring::{MaskView, ScoreParams, View},
-        tensor_cores::{NUMBERS, SCORING},
+        tensor_cores::SCORING,
     },
-    cuda::CudaArchitecture,
+    cuda::{CudaArchitecture, NUMBERS},
     metal::metal_file,
 };
 

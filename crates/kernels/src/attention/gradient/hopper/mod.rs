@@ -7,14 +7,15 @@ use crate::{
     attention::{
         Params, hopper,
         scoring::{MaskView, ScoreParams, View},
-        tensor_cores::{NUMBERS, SCORING},
+        tensor_cores::SCORING,
     },
+    cuda::{INSTRUCTIONS, NUMBERS},
     metal::metal_file,
 };
 
 const QUERIES: &[MetalFile] = &[
     NUMBERS,
-    hopper::INSTRUCTIONS,
+    INSTRUCTIONS,
     View::METAL,
     MaskView::METAL,
     ScoreParams::METAL,
@@ -31,7 +32,7 @@ const QUERIES: &[MetalFile] = &[
 
 const KEYS: &[MetalFile] = &[
     NUMBERS,
-    hopper::INSTRUCTIONS,
+    INSTRUCTIONS,
     View::METAL,
     MaskView::METAL,
     ScoreParams::METAL,
