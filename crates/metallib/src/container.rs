@@ -2,10 +2,7 @@
 
 use elinvar_core::{Error, Result};
 
-use crate::{
-    bitstream::Parsed,
-    description::{self, Description},
-};
+use crate::bitstream::Parsed;
 
 const MAGIC: &[u8] = b"MTLB";
 /// Where the header ends, at least.
@@ -210,14 +207,6 @@ impl<'a> Library<'a> {
         })
     }
 
-    /// What a function takes, from its bitcode.
-    ///
-    /// # Errors
-    /// The bitcode cannot be read.
-    pub fn describe(&self, function: &Function<'_>) -> Result<Description> {
-        description::describe(function.bitcode).map_err(|found| invalid(&format!("{}, function `{}`", self.name, function.name), found))
-    }
-
     fn add(&mut self, container: &'a [u8]) -> Parsed<()> {
         let sections = Sections::read(container)?;
         let mut list = sections.functions;
@@ -239,6 +228,13 @@ fn invalid(name: &str, found: &str) -> Error {
 
 fn is_library(file: &[u8]) -> bool {
     file.starts_with(MAGIC)
+}
+
+/// Whether a file is a Metal library, or an application or shared library of Apple's systems, which may hold some.
+pub fn is_compiled(file: &[u8]) -> bool {
+    const MACH_O: [u32; 6] = [0xfeed_face, 0xcefa_edfe, 0xfeed_facf, 0xcffa_edfe, 0xcafe_babe, 0xbeba_feca];
+    let magic = file.first_chunk().map(|magic| u32::from_be_bytes(*magic));
+    is_library(file) || magic.is_some_and(|magic| MACH_O.contains(&magic))
 }
 
 fn position(bytes: &[u8]) -> Option<usize> {

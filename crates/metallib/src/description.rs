@@ -1,5 +1,7 @@
 //! What a function takes, from the metadata of its bitcode.
 
+use elinvar_core::{Error, Result};
+
 use crate::{bitstream::Parsed, metadata::Metadata};
 
 /// What a function takes and how it was compiled.
@@ -79,7 +81,15 @@ const KINDS: &[&str] = &["air.kernel", "air.vertex", "air.fragment", "air.visibl
 const THREADGROUP: i64 = 3;
 const CONSTANT: i64 = 2;
 
-pub(crate) fn describe(bitcode: &[u8]) -> Parsed<Description> {
+/// What the function of that bitcode takes.
+///
+/// # Errors
+/// The bitcode cannot be read.
+pub fn describe(bitcode: &[u8]) -> Result<Description> {
+    parse(bitcode).map_err(|found| Error::invalid_data(format!("its bitcode is not sound: {found}")))
+}
+
+fn parse(bitcode: &[u8]) -> Parsed<Description> {
     let metadata = Metadata::read(bitcode)?;
     let mut description = Description {
         compile_options: metadata

@@ -13,5 +13,5 @@ mod container;
 mod description;
 mod metadata;
 
-pub use container::{ConstantType, Function, FunctionConstant, FunctionKind, Library};
-pub use description::{Access, Argument, ArgumentKind, Description};
+pub use container::{ConstantType, Function, FunctionConstant, FunctionKind, Library, is_compiled};
+pub use description::{Access, Argument, ArgumentKind, Description, describe};

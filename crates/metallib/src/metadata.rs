@@ -47,7 +47,7 @@ pub(crate) struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     /// Of LLVM bitcode, in its wrapper or without.
     pub(crate) fn read(bitcode: &'a [u8]) -> Parsed<Self> {
-        let stream = unwrapped(bitcode)?.strip_prefix(b"BC\xc0\xde").ok_or("a function is no LLVM bitcode")?;
+        let stream = unwrapped(bitcode)?.strip_prefix(b"BC\xc0\xde").ok_or("it is no LLVM bitcode")?;
         let (mut reader, mut record) = (Reader::new(stream), Record::default());
         while let Item::Block(block) = reader.next(&mut record)? {
             if block == MODULE {
@@ -56,7 +56,7 @@ impl<'a> Metadata<'a> {
             }
             reader.skip()?;
         }
-        Err("a function's bitcode holds no module")
+        Err("it holds no module")
     }
 
     fn module(reader: &mut Reader<'a>, record: &mut Record<'a>) -> Parsed<Self> {
@@ -174,7 +174,7 @@ fn unwrapped(bitcode: &[u8]) -> Parsed<&[u8]> {
     }
     let word = |at: usize| Some(u32::from_le_bytes(bitcode.get(at..at + 4)?.try_into().ok()?) as usize);
     let range = word(8).zip(word(12)).and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
-    range.and_then(|range| bitcode.get(range)).ok_or("a function's bitcode lies beyond its wrapper")
+    range.and_then(|range| bitcode.get(range)).ok_or("it lies beyond its wrapper")
 }
 
 fn constants<'a>(reader: &mut Reader<'a>, record: &mut Record<'a>, values: &mut Vec<Option<i64>>) -> Parsed<()> {

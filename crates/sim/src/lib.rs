@@ -28,6 +28,7 @@
 #![cfg(target_os = "linux")]
 
 mod abi;
+mod air;
 mod arena;
 mod buffer;
 mod cache;

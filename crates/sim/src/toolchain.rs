@@ -72,6 +72,17 @@ impl Toolchain {
         format!("{} ({})", self.compiler.join(" "), self.version)
     }
 
+    /// LLVM's text for the bitcode of a function, which messages call `name`. It says this machine in place of the one that the bitcode is for.
+    ///
+    /// # Errors
+    /// The compiler cannot read the bitcode, or be run.
+    pub fn disassemble(&self, bitcode: &[u8], name: &str) -> Result<String> {
+        let mut command = self.compiler();
+        command.args(["-x", "ir", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]);
+        let text = compile(&mut command, bitcode, name).map_err(|error| error.context(format_args!("{name}, read by {}", self.version)))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     pub(crate) fn compiler(&self) -> Command {
         command(&self.compiler)
     }

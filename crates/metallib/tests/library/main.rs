@@ -5,7 +5,7 @@
 mod container;
 
 use container::{Compiled, library};
-use elinvar_metallib::{Access, Argument, ArgumentKind, ConstantType, Description, FunctionKind, Library};
+use elinvar_metallib::{Access, Argument, ArgumentKind, ConstantType, Description, FunctionKind, Library, describe};
 
 /// `scale.ll`, assembled.
 const SCALE: &[u8] = include_bytes!("scale.bc");
@@ -58,7 +58,7 @@ fn arguments_are_read_from_llvms_own_bitcode() {
         max_threads: Some(64),
         producer: Some("Elinvar test".to_owned()),
     };
-    assert_eq!(library.describe(&library.functions()[0]).unwrap(), expected);
+    assert_eq!(describe(library.functions()[0].bitcode).unwrap(), expected);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn bitcode_is_read_without_and_within_a_wrapper() {
     let kernels = [plain, SCALE].map(|bitcode| Compiled { name: "scale", bitcode, constants: &[] });
     let file = library(&kernels);
     let library = Library::read("x.metallib", &file).unwrap();
-    let [plain, wrapped] = [0, 1].map(|at| library.describe(&library.functions()[at]).unwrap());
+    let [plain, wrapped] = [0, 1].map(|at| describe(library.functions()[at].bitcode).unwrap());
     assert_eq!(plain, wrapped);
 }
 
@@ -95,15 +95,15 @@ fn what_is_no_library_is_an_error_of_one_line() {
     assert!(message(&many).starts_with("x.metallib is no sound Metal library: "), "{}", message(&many));
     let text = library(&[Compiled { name: "k", bitcode: b"no bitcode", constants: &[] }]);
     let library = Library::read("x.metallib", &text).unwrap();
-    let error = library.describe(&library.functions()[0]).unwrap_err().to_string();
-    assert_eq!(error, "x.metallib, function `k` is no sound Metal library: a function is no LLVM bitcode");
+    let error = describe(library.functions()[0].bitcode).unwrap_err().to_string();
+    assert_eq!(error, "its bitcode is not sound: it is no LLVM bitcode");
 }
 
 /// Reads all that can be read.
 fn read(file: &[u8]) {
     if let Ok(library) = Library::read("x.metallib", file) {
         for function in library.functions() {
-            let _ = library.describe(function);
+            let _ = describe(function.bitcode);
         }
     }
 }
