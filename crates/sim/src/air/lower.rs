@@ -669,20 +669,55 @@ fn shrunk(line: &str) -> String {
             return format!("{before}shufflevector {sources}, <{kept} x i32> <{}>", mask.join(", "));
         }
     }
+    // Types, and lists of as many elements.
     let (mut out, mut rest) = (String::new(), line);
-    while let Some(at) = rest.find("<64 x ") {
-        let end = at + balanced(&rest[at..]).unwrap_or(rest.len() - at);
+    while let Some(at) = rest.find('<') {
+        let Some(end) = balanced(&rest[at..]).map(|end| at + end) else { break };
         out.push_str(&rest[..at]);
-        out.push_str(&rest[at..end].replacen("<64 x ", "<2 x ", 1));
-        rest = &rest[end..];
-        // A constant: its elements follow.
-        if let Some(list) = rest.strip_prefix(' ').filter(|list| list.starts_with('<'))
-            && let Some(end) = balanced(list)
-        {
-            let kept: Vec<&str> = operands(&list[1..end - 1]).into_iter().take(2).collect();
-            let _ = write!(out, " <{}>", kept.join(", "));
-            rest = &list[end..];
+        let group = &rest[at..end];
+        let elements = operands(&group[1..group.len() - 1]);
+        match group.strip_prefix("<64 x ") {
+            Some(element) => out.extend(["<2 x ", element]),
+            None if elements.len() == 64 => out.extend(["<", &elements[..2].join(", "), ">"]),
+            None => out.push_str(group),
         }
+        rest = &rest[end..];
     }
     out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrices_keep_the_elements_of_a_lane() {
+        let list = |element: &dyn Fn(usize) -> String| (0..64).map(element).collect::<Vec<_>>().join(", ");
+        let zeros = list(&|_| "float 0.000000e+00".to_owned());
+        let phi = format!("  %9 = phi <64 x float> [ <{zeros}>, %3 ], [ %8, %7 ]");
+        assert_eq!(shrunk(&phi), "  %9 = phi <2 x float> [ <float 0.000000e+00, float 0.000000e+00>, %3 ], [ %8, %7 ]");
+        let mask = list(&|at| format!("i32 {}", if at < 2 { at } else { at + 64 }));
+        let joined = format!("  %3 = shufflevector <64 x float> %1, <64 x float> %2, <64 x i32> <{mask}>");
+        assert_eq!(shrunk(&joined), "  %3 = shufflevector <2 x float> %1, <2 x float> %2, <2 x i32> <i32 0, i32 1>");
+        let narrow = "  %4 = shufflevector <64 x half> %3, <64 x half> poison, <2 x i32> <i32 0, i32 65>";
+        assert_eq!(shrunk(narrow), "  %4 = shufflevector <2 x half> %3, <2 x half> poison, <2 x i32> <i32 0, i32 3>");
+        assert_eq!(shrunk("  %5 = icmp slt i32 %4, 64"), "  %5 = icmp slt i32 %4, 64");
+    }
+
+    #[test]
+    fn variables_have_their_names_in_the_source() {
+        assert_eq!(source_name("@_ZZ18softmax_single_rowIffLi4EEvPU9MTLdeviceKT_jE9local_max"), "local_max");
+        assert_eq!(source_name("@_ZZ14rms_single_rowIfLi4EEvPU9MTLdeviceKTE14local_inv_mean.0"), "local_inv_mean");
+        assert_eq!(source_name("@\"shared memory\""), "shared memory");
+    }
+
+    #[test]
+    fn calls_are_told_from_what_mentions_them() {
+        assert_eq!(call("  tail call void @f()"), Some((2, 12)));
+        assert_eq!(call("  %3 = call fast float @f(float %2)"), Some((7, 12)));
+        assert_eq!(call("  store ptr @\"call @f\", ptr %1"), None);
+        assert_eq!(result_type("fast noundef zeroext i1 "), "i1");
+        assert_eq!(result_type("fastcc %\"struct.metal::array.55\" "), "%\"struct.metal::array.55\"");
+        assert_eq!(linkage("define linkonce_odr hidden fastcc zeroext i1 "), "internal fastcc zeroext i1 ");
+    }
 }
