@@ -34,6 +34,13 @@ impl<'a> Bits<'a> {
         if width > 64 {
             return Err("a number has more than 64 bits");
         }
+        let shift = (self.at % 8) as u32;
+        if shift + width < 64
+            && let Some(word) = self.bytes.get(self.at / 8..).and_then(|bytes| bytes.first_chunk())
+        {
+            self.at += width as usize;
+            return Ok(u64::from_le_bytes(*word) >> shift & ((1 << width) - 1));
+        }
         let (mut value, mut have) = (0u64, 0);
         while have < width {
             let byte = *self.bytes.get(self.at / 8).ok_or("the bitcode ends within a record")?;

@@ -94,15 +94,15 @@ fn arange(_: &str) -> Option<Shape> {
     Some(Shape { threads: [100, 1, 1], threadgroup: [32, 1, 1], elements: 100, numbers: &[("start", &[3.0]), ("step", &[2.0])] })
 }
 
-/// Three rows: of 100 elements in one pass of 32 threads, or of 1,000 in several passes of 64.
+/// Three rows: of 100 elements in one pass of 32 threads, or of 5,000 in several passes of 1,024, as MLX launches them.
 fn rows(kernel: &str) -> Option<Shape> {
     const SHORT: &[(&str, &[f64])] =
         &[("axis_size", &[100.0]), ("eps", &[1e-5]), ("w_stride", &[1.0]), ("b_stride", &[1.0]), ("n_rows", &[3.0]), ("rows_per_group", &[1.0])];
     const LONG: &[(&str, &[f64])] =
-        &[("axis_size", &[1000.0]), ("eps", &[1e-5]), ("w_stride", &[1.0]), ("b_stride", &[1.0]), ("n_rows", &[3.0]), ("rows_per_group", &[1.0])];
+        &[("axis_size", &[5000.0]), ("eps", &[1e-5]), ("w_stride", &[1.0]), ("b_stride", &[1.0]), ("n_rows", &[3.0]), ("rows_per_group", &[1.0])];
     let looped = kernel.contains("looped");
-    let threads = if looped { 64 } else { 32 };
-    Some(Shape { threads: [3 * threads, 1, 1], threadgroup: [threads, 1, 1], elements: 3000, numbers: if looped { LONG } else { SHORT } })
+    let threads = if looped { 1024 } else { 32 };
+    Some(Shape { threads: [3 * threads, 1, 1], threadgroup: [threads, 1, 1], elements: 15_000, numbers: if looped { LONG } else { SHORT } })
 }
 
 fn rope(kernel: &str) -> Option<Shape> {

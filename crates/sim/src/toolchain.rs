@@ -79,8 +79,13 @@ impl Toolchain {
     pub fn disassemble(&self, bitcode: &[u8], name: &str) -> Result<String> {
         let mut command = self.compiler();
         command.args(["-x", "ir", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]);
-        let text = compile(&mut command, bitcode, name).map_err(|error| error.context(format_args!("{name}, read by {}", self.version)))?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        let output = run(&mut command, bitcode)?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let reason = said.lines().map(|line| line.trim_start_matches("error: ")).find(|line| !line.is_empty()).unwrap_or("it ended without a message");
+        Err(Error::invalid_data(format!("{name}: {} cannot read its bitcode: {reason}; a later clang reads what newer compilers made", self.version)))
     }
 
     pub(crate) fn compiler(&self) -> Command {

@@ -120,7 +120,7 @@ const SHARED: &str = "@_ZZ1kE6totals = internal unnamed_addr addrspace(3) global
 fn sum(barrier: &str) -> Launch {
     let outside = format!("{SHARED}{BARRIER}declare float @air.simd_sum.f32(float)\n");
     let body = format!(
-        "  %v = load float, ptr addrspace(1) %in, align 4, !tbaa !1
+        "  %v = load float, ptr addrspace(1) %in, align 4, !noalias !1
   %s = tail call float @air.simd_sum.f32(float %v) #0
   %group = lshr i32 %i, 5
   %g = zext i32 %group to i64
@@ -185,6 +185,29 @@ fn planted_faults_are_found_at_their_instructions() {
     check(BARRIER, barrier, FindingKind::DivergentBarrier, "call void @air.wg.barrier");
     let simd = "  %c = icmp ult i32 %lane, 7\n  br i1 %c, label %some, label %end\n\nsome:\n  %s = call float @air.simd_sum.f32(float 1.0)\n  store float %s, ptr addrspace(1) %out, align 4\n  br label %end\n\nend:";
     check("declare float @air.simd_sum.f32(float)\n", simd, FindingKind::DivergentSimd, "%s = call float @air.simd_sum.f32");
+}
+
+#[test]
+fn a_library_with_line_tables_has_findings_at_the_lines_of_its_text() {
+    let tables = "!llvm.module.flags = !{!20}
+!llvm.dbg.cu = !{!21}
+!20 = !{i32 2, !\"Debug Info Version\", i32 3}
+!21 = distinct !DICompileUnit(language: DW_LANG_C_plus_plus, file: !22, emissionKind: FullDebug)
+!22 = !DIFile(filename: \"k.metal\", directory: \"/texts\")
+!23 = distinct !DISubprogram(name: \"k\", scope: !22, file: !22, line: 3, unit: !21, type: !24, spFlags: DISPFlagDefinition)
+!24 = !DISubroutineType(types: !25)
+!25 = !{}
+!26 = !DILocation(line: 7, column: 2, scope: !23)
+!27 = !DILocation(line: 8, column: 2, scope: !23)
+";
+    let body = "  call void @air.wg.barrier(i32 2, i32 1), !dbg !27
+  %far = getelementptr inbounds float, ptr addrspace(1) %out, i64 1, !dbg !26
+  store float 1.0, ptr addrspace(1) %far, align 4, !noalias !1, !dbg !26";
+    let mut launch = Launch::new(BARRIER, body);
+    launch.module = launch.module.replace("local_unnamed_addr #0 {", "local_unnamed_addr #0 !dbg !23 {") + tables;
+    let (report, _) = launch.run();
+    let places: Vec<_> = report.findings.iter().map(|finding| (finding.kind, finding.at.as_ref().map(ToString::to_string))).collect();
+    assert_eq!(places, [(FindingKind::OutOfBoundsWrite, Some("/texts/k.metal:7".to_owned()))]);
 }
 
 #[test]
@@ -309,6 +332,12 @@ fn what_cannot_be_executed_is_named() {
     assert_eq!(open(file.clone()).unwrap_err().to_string(), "x.metallib has no function `l`: of its 1, the nearest are k");
     let damaged =
         simulator().compiled_library("x.metallib", file, &CompileOptions::default()).unwrap().pipeline("k", &[]).map(drop).unwrap_err().to_string();
+    assert_eq!(damaged, "x.metallib, function `k`: its bitcode is not sound: it holds no module");
+    let mut sound = assemble(&module("", ""));
+    let middle = sound.len() / 2;
+    sound[middle..middle + 20].fill(0xff);
+    let file = container::library(&[container::Compiled { name: "k", bitcode: &sound, constants: &[] }]);
+    let damaged = simulator().compiled_library("x.metallib", file, &CompileOptions::default()).unwrap().pipeline("k", &[]).map(drop).unwrap_err().to_string();
     assert!(damaged.starts_with("x.metallib, function `k`") && !damaged.contains('\n'), "{damaged}");
     assert_eq!(open(b"MTLB".to_vec()).unwrap_err().to_string(), "x.metallib is no sound Metal library: its header is not complete");
 }

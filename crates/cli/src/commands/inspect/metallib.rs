@@ -1,10 +1,8 @@
 //! What is in a Metal library.
 
-#[cfg(not(target_os = "linux"))]
-use elinvar::Error;
-use elinvar::Result;
-use elinvar_metallib::{Access, Argument, ArgumentKind, Description, Function, Library, describe};
-use serde_json::{Value as Json, json};
+use elinvar::{Error, Result};
+use elinvar_metallib::{Access, Argument, ArgumentKind, Description, Function, FunctionConstant, Library, describe};
+use serde::Serialize;
 
 use crate::output::print_line;
 
@@ -17,8 +15,9 @@ pub(super) fn list(name: &str, file: &[u8], filter: &str, as_json: bool) -> Resu
     });
     let described = described.collect::<Result<Vec<_>>>()?;
     if as_json {
-        let functions: Vec<_> = described.iter().map(|(function, description)| json_of(function, description)).collect();
-        print_line(json!({ "file": name, "libraries": library.libraries(), "functions": functions }));
+        let functions = described.iter().map(|(function, description)| Listed::new(function, description)).collect();
+        let listing = Listing { file: name, libraries: library.libraries(), functions };
+        print_line(serde_json::to_string(&listing).map_err(|cause| Error::internal(format!("a listing that cannot be written: {cause}")))?);
         return Ok(());
     }
     let mut text: Vec<String> = described.iter().map(|(function, description)| declaration(function, description)).collect();
@@ -79,41 +78,96 @@ fn argument(argument: &Argument) -> String {
     }
 }
 
-fn json_of(function: &Function<'_>, description: &Description) -> Json {
-    let constants: Vec<_> =
-        function.constants.iter().map(|constant| json!({ "name": constant.name, "index": constant.index, "type": constant.kind.name() })).collect();
-    json!({
-        "name": function.name,
-        "kind": function.kind.name(),
-        "air_version": version(function.air_version),
-        "language_version": version(function.language_version),
-        "arguments": description.arguments.iter().map(argument_json).collect::<Vec<_>>(),
-        "constants": constants,
-        "compile_options": description.compile_options,
-        "max_threads": description.max_threads,
-        "producer": description.producer,
-        "bytes": function.bitcode.len(),
-    })
+/// What is printed in JSON.
+#[derive(Serialize)]
+struct Listing<'a> {
+    file: &'a str,
+    libraries: usize,
+    functions: Vec<Listed<'a>>,
 }
 
-fn argument_json(argument: &Argument) -> Json {
-    let kind = match &argument.kind {
-        ArgumentKind::Buffer { index, access, constant, size, alignment, needed } => {
-            let access = match access {
-                Access::Read => "read",
-                Access::Write => "write",
-                Access::ReadWrite => "read_write",
-            };
-            let memory = if *constant { "constant" } else { "device" };
-            json!({ "kind": "buffer", "index": index, "memory": memory, "access": access, "size": size, "alignment": alignment, "needed": needed })
+/// A function in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    kind: &'a str,
+    air_version: String,
+    language_version: String,
+    arguments: Vec<ListedArgument<'a>>,
+    constants: Vec<ListedConstant<'a>>,
+    compile_options: &'a [String],
+    max_threads: Option<u32>,
+    producer: Option<&'a str>,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct ListedConstant<'a> {
+    name: &'a str,
+    index: u16,
+    #[serde(rename = "type")]
+    type_name: &'a str,
+}
+
+#[derive(Serialize)]
+struct ListedArgument<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_name: &'a str,
+    kind: &'a str,
+    conditional: bool,
+    unused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    buffer: Option<ListedBuffer>,
+}
+
+#[derive(Serialize)]
+struct ListedBuffer {
+    memory: &'static str,
+    access: &'static str,
+    size: u32,
+    alignment: u32,
+    needed: Option<u32>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(function: &Function<'a>, description: &'a Description) -> Self {
+        let constant =
+            |constant: &FunctionConstant<'a>| ListedConstant { name: constant.name, index: constant.index, type_name: constant.kind.name() };
+        Self {
+            name: function.name,
+            kind: function.kind.name(),
+            air_version: version(function.air_version),
+            language_version: version(function.language_version),
+            arguments: description.arguments.iter().map(ListedArgument::new).collect(),
+            constants: function.constants.iter().map(constant).collect(),
+            compile_options: &description.compile_options,
+            max_threads: description.max_threads,
+            producer: description.producer.as_deref(),
+            bytes: function.bitcode.len(),
         }
-        ArgumentKind::Threadgroup { index } => json!({ "kind": "threadgroup", "index": index }),
-        ArgumentKind::Position(position) => json!({ "kind": position }),
-        ArgumentKind::Bound { kind, index } => json!({ "kind": kind, "index": index }),
-    };
-    let mut all = json!({ "name": argument.name, "type": argument.type_name, "conditional": argument.conditional, "unused": argument.unused });
-    if let (Json::Object(all), Json::Object(kind)) = (&mut all, kind) {
-        all.extend(kind);
     }
-    all
+}
+
+impl<'a> ListedArgument<'a> {
+    fn new(argument: &'a Argument) -> Self {
+        let Argument { name, type_name, kind, conditional, unused, .. } = argument;
+        let (kind, index, buffer) = match kind {
+            ArgumentKind::Buffer { index, access, constant, size, alignment, needed } => {
+                let access = match access {
+                    Access::Read => "read",
+                    Access::Write => "write",
+                    Access::ReadWrite => "read_write",
+                };
+                let memory = if *constant { "constant" } else { "device" };
+                ("buffer", Some(*index), Some(ListedBuffer { memory, access, size: *size, alignment: *alignment, needed: *needed }))
+            }
+            ArgumentKind::Threadgroup { index } => ("threadgroup", Some(*index), None),
+            ArgumentKind::Position(position) => (position.as_str(), None, None),
+            ArgumentKind::Bound { kind, index } => (kind.as_str(), Some(*index), None),
+        };
+        Self { name, type_name, kind, conditional: *conditional, unused: *unused, index, buffer }
+    }
 }
