@@ -84,7 +84,8 @@ impl Toolchain {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let reason = said.lines().map(|line| line.trim_start_matches("error: ")).find(|line| !line.is_empty()).unwrap_or("it ended without a message");
+        let reason =
+            said.lines().map(|line| line.trim_start_matches("error: ")).find(|line| !line.is_empty()).unwrap_or("it ended without a message");
         Err(Error::invalid_data(format!("{name}: {} cannot read its bitcode: {reason}; a later clang reads what newer compilers made", self.version)))
     }
 

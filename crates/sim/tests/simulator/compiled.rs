@@ -337,7 +337,8 @@ fn what_cannot_be_executed_is_named() {
     let middle = sound.len() / 2;
     sound[middle..middle + 20].fill(0xff);
     let file = container::library(&[container::Compiled { name: "k", bitcode: &sound, constants: &[] }]);
-    let damaged = simulator().compiled_library("x.metallib", file, &CompileOptions::default()).unwrap().pipeline("k", &[]).map(drop).unwrap_err().to_string();
+    let damaged =
+        simulator().compiled_library("x.metallib", file, &CompileOptions::default()).unwrap().pipeline("k", &[]).map(drop).unwrap_err().to_string();
     assert!(damaged.starts_with("x.metallib, function `k`") && !damaged.contains('\n'), "{damaged}");
     assert_eq!(open(b"MTLB".to_vec()).unwrap_err().to_string(), "x.metallib is no sound Metal library: its header is not complete");
 }
