@@ -265,7 +265,12 @@ fn main() {
     let [library, source] = places.as_slice() else { panic!("calibrate LIBRARY SOURCE [-I INCLUDE]... [--step N] [--family NAME]...") };
     let simulator = Simulator::new(Config::default()).unwrap();
     let compiled = simulator.compiled_library("mlx.metallib", fs::read(library).unwrap(), &CompileOptions::default()).unwrap();
-    let options = CompileOptions { include_dirs: include_dirs.into_iter().chain([PathBuf::from(source)]).collect(), ..CompileOptions::default() };
+    let options = CompileOptions {
+        include_dirs: include_dirs.into_iter().chain([PathBuf::from(source)]).collect(),
+        // From 3.2 on MLX's headers have Metal's own logger, which the kernels that are launched here do not use.
+        metal_version: 320,
+        ..CompileOptions::default()
+    };
     let mut all = BTreeMap::new();
     for family in FAMILIES.iter().filter(|family| wanted.is_empty() || wanted.iter().any(|wanted| wanted == family.name)) {
         all.insert(family.name, calibrate(&simulator, &compiled, Path::new(source), &options, family, step));
