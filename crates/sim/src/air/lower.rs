@@ -665,12 +665,16 @@ fn shrunk(line: &str) -> String {
                 Err(_) => index.to_owned(),
             };
             let mask: Vec<String> = operands(list).into_iter().take(kept).map(index).collect();
-            let sources = parts[..2].join(", ").replace("<64 x ", "<2 x ");
+            let sources = shorter(&parts[..2].join(", "));
             return format!("{before}shufflevector {sources}, <{kept} x i32> <{}>", mask.join(", "));
         }
     }
-    // Types, and lists of as many elements.
-    let (mut out, mut rest) = (String::new(), line);
+    shorter(line)
+}
+
+/// Types of 64 elements, and lists of as many, with two.
+fn shorter(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('<') {
         let Some(end) = balanced(&rest[at..]).map(|end| at + end) else { break };
         out.push_str(&rest[..at]);
@@ -699,6 +703,9 @@ mod tests {
         let mask = list(&|at| format!("i32 {}", if at < 2 { at } else { at + 64 }));
         let joined = format!("  %3 = shufflevector <64 x float> %1, <64 x float> %2, <64 x i32> <{mask}>");
         assert_eq!(shrunk(&joined), "  %3 = shufflevector <2 x float> %1, <2 x float> %2, <2 x i32> <i32 0, i32 1>");
+        let constant = format!("  %3 = shufflevector <64 x float> %1, <64 x float> <{zeros}>, <64 x i32> <{mask}>");
+        let pair = "<float 0.000000e+00, float 0.000000e+00>";
+        assert_eq!(shrunk(&constant), format!("  %3 = shufflevector <2 x float> %1, <2 x float> {pair}, <2 x i32> <i32 0, i32 1>"));
         let narrow = "  %4 = shufflevector <64 x half> %3, <64 x half> poison, <2 x i32> <i32 0, i32 65>";
         assert_eq!(shrunk(narrow), "  %4 = shufflevector <2 x half> %3, <2 x half> poison, <2 x i32> <i32 0, i32 3>");
         assert_eq!(shrunk("  %5 = icmp slt i32 %4, 64"), "  %5 = icmp slt i32 %4, 64");
