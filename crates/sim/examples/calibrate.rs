@@ -169,8 +169,8 @@ fn encode(kind: &str, value: f64) -> Option<Vec<u8>> {
     })
 }
 
-/// The inputs' elements: between -4 and 4, and small where the type has no sign.
-fn filled(kind: &str, elements: usize, salt: u64) -> Option<Vec<u8>> {
+/// The inputs' elements: between -4 and 4, and small where the type has no sign. Integers that may be divisors are not zero, for such a quotient is undefined.
+fn filled(kind: &str, elements: usize, salt: u64, is_divisor: bool) -> Option<Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ salt;
     let mut bytes = Vec::new();
     for _ in 0..elements {
@@ -184,7 +184,7 @@ fn filled(kind: &str, elements: usize, salt: u64) -> Option<Vec<u8>> {
             "bool" => (unit * 2.0).floor(),
             _ => (unit * 10.0).floor(),
         };
-        bytes.extend(encode(kind, value)?);
+        bytes.extend(encode(kind, if is_divisor && value == 0.0 { 1.0 } else { value })?);
     }
     Some(bytes)
 }
@@ -210,7 +210,11 @@ fn case(library: &Library, name: &str, shape: Shape) -> Option<Case> {
             (_, Some(numbers)) => bytes.push((*index, numbers.iter().map(|number| encode(element, *number)).collect::<Option<Vec<_>>>()?.concat())),
             ("in" | "a" | "b" | "c" | "d" | "out" | "src" | "dst" | "x" | "w" | "g" | "gx" | "gw" | "freqs" | "keys", None) => {
                 let size = encode(element, 0.0)?.len();
-                let contents = if *written { vec![0; size * shape.elements] } else { filled(element, shape.elements, u64::from(*index))? };
+                let contents = if *written {
+                    vec![0; size * shape.elements]
+                } else {
+                    filled(element, shape.elements, u64::from(*index), parameter.name == "b")?
+                };
                 buffers.push((*index, contents, *written));
             }
             (_, None) => return None,

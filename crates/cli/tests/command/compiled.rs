@@ -58,6 +58,9 @@ fn what_cannot_be_listed_is_an_error_of_one_line() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/scale.metal");
     let (code, _, err) = command(&["inspect", text, "--filter", "x"]);
     assert_eq!((code, err), (2, format!("error: --filter is for Metal libraries, and {text} is none\n")));
+    let (code, _, err) = command(&["launch", path, "--device", "cpu", "--kernel", "scale"]);
+    let advice = "is compiled; devices take texts, and `elinvar check` runs compiled kernels on the simulator";
+    assert_eq!((code, err), (2, format!("error: {path} {advice}\n")));
 }
 
 #[cfg(target_os = "linux")]

@@ -69,9 +69,11 @@ const CONSTANT: &str = ".MTL_FC_INIT_";
 pub(crate) fn lower(module: &str, request: &Request<'_>) -> Result<String> {
     let shared: HashMap<&str, Shared<'_>> =
         module.lines().filter(|line| line.starts_with('@')).filter_map(shared).enumerate().map(numbered).collect();
+    let defined = module.lines().filter(|line| line.starts_with("define ")).filter_map(|line| Some(name_at(line, line.find('@')?))).collect();
     let mut lowering = Lowering {
         request,
         shared,
+        defined,
         shrinks: shrinks(module),
         has_lines: module.contains("\n!llvm.dbg.cu = "),
         intrinsics: Intrinsics::new(request.runtime),
@@ -126,6 +128,8 @@ fn shrinks(module: &str) -> bool {
 struct Lowering<'a> {
     request: &'a Request<'a>,
     shared: HashMap<&'a str, Shared<'a>>,
+    /// The module's own functions.
+    defined: HashSet<&'a str>,
     shrinks: bool,
     /// The library has line tables of its own.
     has_lines: bool,
@@ -144,7 +148,7 @@ impl<'a> Lowering<'a> {
         let mut lines = module.lines().enumerate().map(|(at, line)| (at + 1, line));
         while let Some((number, line)) = lines.next() {
             match line.as_bytes().first() {
-                Some(b'@') => self.global(line),
+                Some(b'@') => self.global(line)?,
                 Some(b'%') => self.push(&self.plain(line)),
                 Some(b'!') if self.has_lines => self.push(&self.plain(line)),
                 Some(b'd') if line.starts_with("declare ") => self.declaration(line),
@@ -172,17 +176,21 @@ impl<'a> Lowering<'a> {
         if self.shrinks && plain.contains("<64 x ") { shrunk(&plain) } else { plain }
     }
 
-    fn global(&mut self, line: &str) {
-        let Some((name, definition)) = line.split_once(" = ") else { return };
-        if self.shared.contains_key(name) || matches!(name, "@llvm.used" | "@llvm.compiler.used") {
-            return;
+    fn global(&mut self, line: &str) -> Result<()> {
+        const LISTS: &[&str] = &["@llvm.used", "@llvm.compiler.used", "@llvm.global_dtors"];
+        let Some((name, definition)) = line.split_once(" = ") else { return Ok(()) };
+        if self.shared.contains_key(name) || LISTS.contains(&name) {
+            return Ok(());
         }
-        if let Some(value) = self.constant(name, definition) {
-            return self.push(&value);
+        if [" external ", " extern_weak ", " ifunc "].iter().any(|word| format!(" {definition}").contains(word)) {
+            return Err(self.request.unsupported(&format!("it uses `{}`, which is not in the library", name.trim_matches(['@', '"']))));
         }
-        let plain = self.plain(definition).replace(" externally_initialized", "");
-        let plain = without_section(&plain);
-        self.push(&format!("{name} = {}", plain.split(", !").next().unwrap_or(&plain)));
+        let value = self.constant(name, definition).unwrap_or_else(|| {
+            let plain = without_section(&self.plain(definition).replace(" externally_initialized", ""));
+            format!("{name} = {}", plain.split(", !").next().unwrap_or(&plain))
+        });
+        self.push(&value);
+        Ok(())
     }
 
     /// `@_Z8has_mask.MTL_FC_INIT_20_b = … externally_initialized constant i8 undef, …`: the function constant 20, with its value.
@@ -280,10 +288,7 @@ impl<'a> Lowering<'a> {
         if let Some((call, start)) = call(&plain) {
             plain = self.call(number, &plain, call, start)?;
         } else {
-            for flag in FAST_FLAGS {
-                plain = plain.replace(&format!("{flag} "), " ");
-            }
-            plain = self.shift(plain, &place);
+            plain = self.shift(without_flags(&plain), &place);
             if self.request.checked {
                 self.alignment(&plain, &place);
             }
@@ -341,11 +346,13 @@ impl<'a> Lowering<'a> {
 
     /// A call: of Metal's library, of LLVM's own, or of another function of the module.
     fn call(&mut self, number: usize, line: &str, call: usize, start: usize) -> Result<String> {
-        let Some(at) = line[start..].find('@').map(|at| start + at) else { return Ok(line.to_owned()) };
+        // What is called stands before the arguments: a name, or a pointer, or assembly.
+        let unknown = |what: &str| self.request.unsupported(&format!("it calls {what}, which the simulator does not have"));
+        let Some((result, at)) = callee(&line[start..]).map(|(result, at)| (result, start + at)) else { return Err(unknown("what has no name")) };
         let name = name_at(line, at);
         let after = at + name.len();
         let Some(end) = balanced(&line[after..]).map(|end| after + end).filter(|_| line[after..].starts_with('(')) else {
-            return Ok(line.to_owned());
+            return Err(unknown("what has no name"));
         };
         let function = name.trim_matches(['@', '"']);
         if function.starts_with("llvm.fmuladd.") && self.request.math == Math::Safe {
@@ -354,16 +361,12 @@ impl<'a> Lowering<'a> {
         if function.starts_with("llvm.") {
             return Ok(intrinsic_name(line));
         }
-        if !function.starts_with("air.") {
-            if self.request.runtime.contains(function) || function.starts_with("elv_") || function.starts_with("__tensorops") {
-                return Err(self.request.unsupported(&format!("it calls `{function}`, which the simulator does not have")));
-            }
+        if self.defined.contains(name) {
             return Ok(line.to_owned());
         }
         let arguments: Vec<_> = operands(&line[after + 1..end - 1]).into_iter().filter_map(operand).collect();
-        let result = result_type(&line[start..at]);
         let parameters = arguments.iter().map(|(kind, _)| *kind).collect();
-        if !self.intrinsics.need(&Call { name: function, result, parameters }) {
+        if !function.starts_with("air.") || !self.intrinsics.need(&Call { name: function, result, parameters }) {
             return Err(self.request.unsupported(&format!("it calls `{function}`, which the simulator does not have")));
         }
         let mut arguments: Vec<String> = arguments.iter().map(|(kind, value)| format!("{kind} {value}")).collect();
@@ -384,11 +387,7 @@ impl<'a> Lowering<'a> {
         self.declared.insert(format!(
             "define internal {kind} @{name}({kind} %a, {kind} %b, {kind} %c) alwaysinline nounwind sanitize_thread {{\n  %p = fmul {kind} %a, %b\n  %s = fadd {kind} %p, %c\n  ret {kind} %s\n}}"
         ));
-        let mut separate = line.replace(function, &name);
-        for flag in FAST_FLAGS {
-            separate = separate.replace(&format!("{flag} "), " ");
-        }
-        separate
+        without_flags(&line.replace(function, &name))
     }
 
     /// `%3 = shl i32 %1, %2`: an amount that is not less than the width is taken modulo the width, and found by the check of such masks.
@@ -450,14 +449,7 @@ impl<'a> Lowering<'a> {
         texts.extend(shared.iter().map(|shared| (format!("elv.name.{}", shared.number), shared.name.as_str())));
         let mut out = String::with_capacity(self.out.len() + 4096);
         for (name, text) in texts {
-            let escaped: String = text
-                .bytes()
-                .map(
-                    |byte| {
-                        if byte.is_ascii_alphanumeric() || b" _./".contains(&byte) { char::from(byte).to_string() } else { format!("\\{byte:02X}") }
-                    },
-                )
-                .collect();
+            let escaped: String = text.bytes().map(|byte| format!("\\{byte:02X}")).collect();
             let _ = writeln!(out, "@{name} = private unnamed_addr constant [{} x i8] c\"{escaped}\\00\"", text.len() + 1);
         }
         out.push_str("declare i64 @elv_threadgroup_variable(i32, ptr, ptr, i64, i64)\n");
@@ -580,20 +572,26 @@ fn call(line: &str) -> Option<(usize, usize)> {
     line[value + word.len()..].starts_with("call ").then_some((value, value + word.len() + "call ".len()))
 }
 
-/// The type in front of a call's function: `fast float `, `fastcc noundef zeroext i1 `.
-fn result_type(before: &str) -> &str {
-    let before = before.trim();
-    let mut at = before;
+/// A call's type and where the name of its function begins: `fast float @f(…`, `fastcc noundef zeroext i1 @f(…`.
+fn callee(text: &str) -> Option<(&str, usize)> {
+    let mut at = text.trim_start();
     loop {
-        let Some((word, rest)) = at.split_once(' ') else { return at };
-        if at.starts_with(['<', '[', '{', '%'])
-            || matches!(word, "float" | "half" | "bfloat" | "void" | "ptr")
-            || word.starts_with('i') && word[1..].parse::<u32>().is_ok()
-        {
-            return take_type(at).map_or(at, |(kind, _)| kind);
+        let word = at.split(' ').next()?;
+        let is_number = |word: &str| word.strip_prefix('i').is_some_and(|bits| bits.parse::<u32>().is_ok());
+        if at.starts_with(['<', '[', '{', '%']) || matches!(word, "float" | "half" | "bfloat" | "void" | "ptr") || is_number(word) {
+            let (result, rest) = take_type(at)?;
+            return rest.starts_with('@').then(|| (result, text.len() - rest.len()));
         }
-        at = rest.trim_start();
+        at = at.get(word.len()..)?.trim_start();
+        if at.is_empty() {
+            return None;
+        }
     }
+}
+
+/// Without leave to change arithmetic.
+fn without_flags(operation: &str) -> String {
+    FAST_FLAGS.iter().fold(operation.to_owned(), |operation, flag| operation.replace(&format!("{flag} "), " "))
 }
 
 /// Without the numbers of attributes that a call ends with.
@@ -723,8 +721,9 @@ mod tests {
         assert_eq!(call("  tail call void @f()"), Some((2, 12)));
         assert_eq!(call("  %3 = call fast float @f(float %2)"), Some((7, 12)));
         assert_eq!(call("  store ptr @\"call @f\", ptr %1"), None);
-        assert_eq!(result_type("fast noundef zeroext i1 "), "i1");
-        assert_eq!(result_type("fastcc %\"struct.metal::array.55\" "), "%\"struct.metal::array.55\"");
+        assert_eq!(callee("fast noundef zeroext i1 @f(i1 %2)"), Some(("i1", 24)));
+        assert_eq!(callee("fastcc %\"struct.a::array.5\" @f()"), Some(("%\"struct.a::array.5\"", 28)));
+        assert_eq!((callee("void %3()"), callee("void asm sideeffect \"@nop\", \"\"()")), (None, None));
         assert_eq!(linkage("define linkonce_odr hidden fastcc zeroext i1 "), "internal fastcc zeroext i1 ");
     }
 }

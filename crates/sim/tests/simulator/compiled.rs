@@ -319,6 +319,14 @@ fn what_cannot_be_executed_is_named() {
     let error = |module: &str| open(module, &[], &CompileOptions::default()).pipeline("k", &[]).map(drop).unwrap_err().to_string();
     let unknown = module("declare float @air.frobnicate.f32(float)", "  %v = call float @air.frobnicate.f32(float 1.0)");
     assert_eq!(error(&unknown), "x.metallib, function `k`: it calls `air.frobnicate.f32`, which the simulator does not have");
+    let outside = module("declare void @getpid()", "  call void @getpid()");
+    assert_eq!(error(&outside), "x.metallib, function `k`: it calls `getpid`, which the simulator does not have");
+    let pointer = module("", "  %f = inttoptr i64 %at to ptr\n  call void %f()");
+    assert_eq!(error(&pointer), "x.metallib, function `k`: it calls what has no name, which the simulator does not have");
+    let assembly = module("", "  call void asm sideeffect \"@nop\", \"\"()");
+    assert_eq!(error(&assembly), "x.metallib, function `k`: it calls what has no name, which the simulator does not have");
+    let variable = module("@environ = external global ptr", "  %v = load ptr, ptr @environ");
+    assert_eq!(error(&variable), "x.metallib, function `k`: it uses `environ`, which is not in the library");
     let texture = module("", "").replace("!\"air.buffer\", !\"air.location_index\", i32 0", "!\"air.texture\", !\"air.location_index\", i32 0");
     assert_eq!(error(&texture), "x.metallib, function `k`: its parameter `x` is a texture, which the simulator does not have");
     let position = module("", "").replace("air.thread_position_in_grid", "air.amplification_count");

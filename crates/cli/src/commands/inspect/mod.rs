@@ -3,7 +3,10 @@
 mod gguf;
 mod metallib;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use elinvar::{Error, Result};
@@ -44,8 +47,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
 }
 
-/// By its first bytes.
-fn is_compiled(path: &PathBuf) -> bool {
+/// Whether a file is, or may hold, a compiled Metal library: by its first bytes.
+pub(super) fn is_compiled(path: &Path) -> bool {
     use std::io::Read;
     let mut magic = [0; 4];
     fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && elinvar_metallib::is_compiled(&magic)
