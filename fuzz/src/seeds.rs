@@ -1,4 +1,5 @@
-//! Writes what fuzzing starts from: the example programs in both forms (`corpus/text`, `corpus/binary`) and the language's words (`words.dict`).
+//! Writes what fuzzing starts from: the example programs in both forms (`corpus/text`, `corpus/binary`) and the language's words (`words.dict`), model files
+//! (`corpus/gguf`), a Metal library (`corpus/metallib`).
 
 use std::{error::Error, fs, path::Path};
 
@@ -7,6 +8,9 @@ use elinvar_llm::gguf::{Kind, TensorType, Value, Writer};
 
 use elinvar_atlas::{Atomic, Binary, Bounds, Compare, Position, Scope, Shuffle, Ternary, Unary, encode, parse};
 use elinvar_core::DType;
+
+#[path = "../../crates/metallib/tests/library/container.rs"]
+mod container;
 
 /// Words that are in no list of operations.
 const WORDS: &[&str] = &[
@@ -64,6 +68,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     gguf(&root.join("corpus/gguf"))?;
+    let bitcode = include_bytes!("../../crates/metallib/tests/library/scale.bc");
+    let library = container::library(&[container::Compiled { name: "scale", bitcode, constants: &[("doubled", 53, 3)] }]);
+    fs::create_dir_all(root.join("corpus/metallib"))?;
+    fs::write(root.join("corpus/metallib/scale"), library)?;
     let lists = [
         names(Unary::ALL, |op| op.name()),
         names(Binary::ALL, |op| op.name()),

@@ -13,6 +13,9 @@ pub struct Request {
     pub name: String,
     /// The text.
     pub text: String,
+    /// In its place, a file with libraries that Apple's compiler has made.
+    #[serde(default)]
+    pub library: Option<Bytes>,
     /// Where its `#include "…"` are looked for first.
     pub folder: Option<PathBuf>,
     /// Where included files are looked for after that.
@@ -168,7 +171,7 @@ fn dtype<'de, D: Deserializer<'de>>(from: D) -> Result<DType, D::Error> {
 
 impl Request {
     /// A request that another process sends: the length of its JSON as u64 (little-endian), the JSON, in which lengths stand for bytes, and the bytes of
-    /// buffers, values and expected elements in their order.
+    /// the library, buffers, values and expected elements in their order.
     ///
     /// # Errors
     /// It is no such request, or ends too early.
@@ -188,7 +191,14 @@ impl Request {
             Value::Numbers(_) => None,
         });
         let expected = request.expected.iter_mut().map(|memory| &mut memory.bytes);
-        buffers.chain(values).chain(expected).try_for_each(|bytes| from.read_exact(&mut bytes.0)).map_err(failed)?;
+        request
+            .library
+            .iter_mut()
+            .chain(buffers)
+            .chain(values)
+            .chain(expected)
+            .try_for_each(|bytes| from.read_exact(&mut bytes.0))
+            .map_err(failed)?;
         Ok(request)
     }
 }

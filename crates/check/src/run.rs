@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use elinvar_core::{DType, Error, ErrorKind, Grid, Result};
-use elinvar_msl::{Kernel, METAL_VERSION, Module, ParameterKind};
+use elinvar_msl::{Kernel, METAL_VERSION, ParameterKind};
 use elinvar_sim::{Binding, CommandBuffer, CompileOptions, Config, Dispatch, Library, Math, Output, Pipeline, Simulator, Source, Subnormals};
 
 use crate::{
@@ -57,13 +57,17 @@ fn work(request: &Request, time_limit: Duration, parent: &mut Parent) -> Result<
         subnormals: if request.flush_subnormals { Subnormals::Flush } else { Subnormals::Keep },
         ..CompileOptions::default()
     };
-    let source = Source { name: request.name.clone(), text: request.text.clone(), folder: request.folder.clone() };
-    let library = simulator.library(&source, &options)?;
-    let names: Vec<&str> = if request.compile_only {
-        library.module().kernels().iter().map(|kernel| kernel.name.as_str()).collect()
-    } else {
-        vec![choose(library.module(), request.kernel.as_deref(), &request.name)?]
+    let library = match &request.library {
+        Some(file) => simulator.compiled_library(&request.name, file.0.as_slice(), &options)?,
+        None => {
+            let source = Source { name: request.name.clone(), text: request.text.clone(), folder: request.folder.clone() };
+            simulator.library(&source, &options)?
+        }
     };
+    let mut names = library.kernels();
+    if !request.compile_only {
+        names = vec![choose(&names, request.kernel.as_deref(), &request.name)?];
+    }
     let lints: Vec<_> = library.judge(&names)?.iter().map(crate::report::Lint::from).collect();
     let mut report = Report { lints, ..Report::default() };
     // What Apple's compiler would reject does not run here.
@@ -83,8 +87,8 @@ fn work(request: &Request, time_limit: Duration, parent: &mut Parent) -> Result<
 
 fn run(request: &Request, simulator: &Simulator, library: &Library, kernel: &str, report: &mut Report, parent: &mut Parent) -> Result<()> {
     let given = request.constants.iter().map(|constant| (constant.name.as_str(), constant.value.as_str()));
-    let constants: Vec<_> = constants(library.module(), given)?.into_iter().map(|(_, index, value)| (index, value)).collect();
-    let arguments = Arguments::of(request, library.module(), &library.module().kernel(kernel)?)?;
+    let constants: Vec<_> = constants(&library.constants(kernel)?, given)?.into_iter().map(|(_, index, value)| (index, value)).collect();
+    let arguments = Arguments::of(request, library, &library.kernel(kernel)?)?;
     // The queue's thread begins before the kernel is loaded: later the process may start none.
     let queue = simulator.queue()?;
     (report.kernel, report.seeds) = (Some(kernel.to_owned()), request.seeds.max(1));
@@ -142,7 +146,7 @@ struct Bound<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(request: &'a Request, module: &Module, kernel: &Kernel) -> Result<Self> {
+    fn of(request: &'a Request, library: &Library, kernel: &Kernel) -> Result<Self> {
         check_names(request, kernel)?;
         let buffers = request.buffers.iter().map(|buffer| {
             let output = match &request.outputs {
@@ -160,7 +164,7 @@ impl<'a> Arguments<'a> {
                 Contents::Unwritten(elements) => {
                     let unknown =
                         || Error::invalid_argument(format!("'{}' is a buffer of {element}, whose size is not known: give its bytes", buffer.name));
-                    let size = module.size_of(element).ok_or_else(unknown)?;
+                    let size = library.size_of(element).ok_or_else(unknown)?;
                     let too_large = || Error::invalid_argument(format!("'{}': {elements} elements of {size} bytes are too many", buffer.name));
                     (scalar.unwrap_or(DType::U8), elements.checked_mul(size).ok_or_else(too_large)?, None)
                 }

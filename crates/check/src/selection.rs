@@ -1,24 +1,24 @@
 //! Which kernel of a text is meant, and what its function constants are.
 
 use elinvar_core::{ConstantValue, Error, Result};
-use elinvar_msl::Module;
+use elinvar_msl::FunctionConstant;
 
 /// Names that a message shows.
 const SHOWN: usize = 12;
 
-/// The kernel of that name, or the only one of a text that messages call `file`.
+/// The kernel of that name, or the only one of a file that has `kernels`.
 ///
 /// # Errors
 /// No name, and none or several kernels.
-pub fn choose<'a>(module: &'a Module, name: Option<&'a str>, file: &str) -> Result<&'a str> {
-    match (name, module.kernels()) {
+pub fn choose<'a>(kernels: &[&'a str], name: Option<&'a str>, file: &str) -> Result<&'a str> {
+    match (name, kernels) {
         (Some(name), _) => Ok(name),
-        (None, [only]) => Ok(&only.name),
+        (None, [only]) => Ok(only),
         (None, []) => Err(Error::invalid_argument(format!("{file} has no kernel"))),
         (None, kernels) => {
-            let names: Vec<_> = kernels.iter().take(SHOWN).map(|kernel| kernel.name.as_str()).collect();
+            let names = kernels[..kernels.len().min(SHOWN)].join(", ");
             let more = if kernels.len() > SHOWN { format!(" and {} more", kernels.len() - SHOWN) } else { String::new() };
-            Err(Error::invalid_argument(format!("{file} has {} kernels: choose one: {}{more}", kernels.len(), names.join(", "))))
+            Err(Error::invalid_argument(format!("{file} has {} kernels: choose one: {names}{more}", kernels.len())))
         }
     }
 }
@@ -27,8 +27,7 @@ pub fn choose<'a>(module: &'a Module, name: Option<&'a str>, file: &str) -> Resu
 ///
 /// # Errors
 /// No such constant, or no such value of its type.
-pub fn constants<'a>(module: &'a Module, given: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
-    let known = module.constants();
+pub fn constants<'a>(known: &'a [FunctionConstant], given: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
     let value = |(name, text): (&'a str, &'a str)| {
         let found = known.iter().find(|c| c.name == name || name.parse() == Ok(c.index));
         let constant = found.ok_or_else(|| {

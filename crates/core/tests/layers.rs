@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 const LAYERS: &[(&str, u32)] = &[
     ("core", 0),
     ("math", 1),
+    ("metallib", 1),
     ("msl", 1),
     ("atlas", 2),
     ("kernels", 2),

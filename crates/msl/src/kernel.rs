@@ -22,6 +22,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// A kernel that no text of Metal Shading Language declares.
+    pub fn of_compiled(name: String, parameters: Vec<Parameter>, max_total_threads: Option<u32>, location: Location) -> Self {
+        Self { function: name.clone(), name, parameters, max_total_threads, location, address: String::new() }
+    }
+
     /// Whether it asks how many threads the whole grid has.
     pub fn counts_threads(&self) -> bool {
         let counts = |kind: &ParameterKind| matches!(kind, ParameterKind::Position(Position::ThreadsPerGrid | Position::GridSize));
@@ -139,7 +144,8 @@ macro_rules! positions {
                 match self { $(Self::$name => $shown,)* }
             }
 
-            pub(crate) fn from_attribute(name: &str) -> Option<Self> {
+            /// The position of that attribute.
+            pub fn from_attribute(name: &str) -> Option<Self> {
                 match name { $($shown $(| $alias)* => Some(Self::$name),)* _ => None }
             }
         }

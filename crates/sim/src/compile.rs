@@ -1,6 +1,7 @@
 //! From a lowered text to a loadable library: compile, link. What was made once is found in the cache.
 
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -63,6 +64,10 @@ const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-di
 const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
 /// What is changed in kernels that flush subnormals is, too.
 const FLUSHING: &[u8] = include_bytes!("subnormals.rs");
+
+/// What compiled Metal libraries call, and how they are rewritten: part of what their kernels are made from.
+const AIR_RUNTIME: &str = include_str!("runtime/air.h");
+const AIR_LOWERING: [&[u8]; 3] = [include_bytes!("air/lower.rs"), include_bytes!("air/intrinsics.rs"), include_bytes!("air/types.rs")];
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -197,6 +202,61 @@ impl Compiler {
         })
     }
 
+    /// The key of one function of a compiled library.
+    pub(crate) fn bitcode_key(&self, library: &str, bitcode: &[u8]) -> CacheKey {
+        CacheKey::of([library.as_bytes(), bitcode, AIR_RUNTIME.as_bytes()].into_iter().chain(AIR_LOWERING))
+    }
+
+    /// The library for a function of a compiled library, which `lower` rewrites for the functions that there are.
+    pub(crate) fn compiled(&self, name: &str, target: &Target, lower: impl FnOnce(&HashSet<String>) -> Result<String>) -> Result<PathBuf> {
+        let (runtime, functions) = self.air_runtime(target)?;
+        let mut module = lower(&functions)?;
+        let mut command = self.toolchain.compiler();
+        command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags());
+        let key = self.key(&command, [module.as_bytes(), runtime.as_os_str().as_encoded_bytes()].into_iter().chain(target.passes()));
+        self.cached(&key, |object| {
+            if target.subnormals == Subnormals::Flush {
+                module = subnormals::flush(&module);
+            }
+            if target.checked {
+                module = instrument(&module);
+                command.args(CHECKED_FLAGS);
+            }
+            command.args(["-Xclang", "-mlink-builtin-bitcode", "-Xclang"]).arg(&runtime);
+            compile(command.args(["-c", "-o"]).arg(object).arg("-"), module.as_bytes(), name).map(drop)
+        })
+    }
+
+    /// The bitcode of the functions that compiled libraries call, and their names.
+    fn air_runtime(&self, target: &Target) -> Result<(PathBuf, HashSet<String>)> {
+        let flags = target.flags();
+        let mut command = self.toolchain.compiler();
+        command.args(&flags);
+        let key = self.key(&command, [AIR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
+        let (place, names) = (self.cache.path(&key, "bc"), self.cache.path(&key, "names"));
+        if let Some(names) = self.cache.read_sealed(&names).filter(|_| self.cache.is_sound(&place)) {
+            return Ok((place, String::from_utf8_lossy(&names).lines().map(str::to_owned).collect()));
+        }
+        let what = "the functions that compiled Metal libraries call";
+        self.add_places(&mut command);
+        command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
+        let mut module = String::from_utf8_lossy(&compile(&mut command, AIR_RUNTIME.as_bytes(), what)?).into_owned();
+        if target.subnormals == Subnormals::Flush {
+            module = subnormals::flush(&module);
+        }
+        if target.checked {
+            module = instrument(&module);
+        }
+        let defined = module.lines().filter(|line| line.starts_with("define ")).filter_map(|line| line.split_once('@')?.1.split_once('('));
+        let functions: HashSet<String> = defined.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("elv_air_")).collect();
+        let mut command = self.toolchain.compiler();
+        command.args(["-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]).args(machine_flags());
+        let bitcode = compile(&mut command, module.as_bytes(), what)?;
+        self.cache.write_sealed(&place, wrapped(&bitcode))?;
+        self.cache.write_sealed(&names, functions.iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes())?;
+        Ok((place, functions))
+    }
+
     /// What judges texts by the rules of Apple's compiler.
     pub(crate) fn judge(&self) -> Result<Judge> {
         Judge::new(self.toolchain.clone(), self.cache.clone())
@@ -264,6 +324,13 @@ impl Compiler {
         }
         compile(&mut command, &[], "linking a kernel").map(drop)
     }
+}
+
+/// Bitcode in the wrapper that says where it ends: the cache's seal follows.
+fn wrapped(bitcode: &[u8]) -> Vec<u8> {
+    const MAGIC: u32 = 0x0b17_c0de;
+    let header = [MAGIC, 0, 20, bitcode.len() as u32, 0].map(u32::to_le_bytes).concat();
+    [header.as_slice(), bitcode].concat()
 }
 
 /// Fixed for each processor architecture, so that a shared cache serves different machines: the fused multiply-add and the half-precision

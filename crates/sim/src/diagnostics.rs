@@ -14,7 +14,7 @@ pub(crate) fn error(what: &str, output: &[u8]) -> Error {
     let text = String::from_utf8_lossy(output);
     let messages = messages(&text);
     let message = match messages.as_slice() {
-        [] => format!("{what}: the compiler failed: {}", text.trim()),
+        [] => format!("{what}: the compiler failed: {}", text.trim().lines().next().unwrap_or("it said nothing")),
         [first] => first.clone(),
         all => {
             let more = if all.len() > SHOWN { format!("\n({} more)", all.len() - SHOWN) } else { String::new() };

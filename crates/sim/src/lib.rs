@@ -4,7 +4,7 @@
 //! and simdgroup operations are where threads switch, in an order that a seed decides. Kernels compiled with
 //! [`CompileOptions::checked`] call back at every access: exact bounds, initialisation, and what orders it after the accesses of other threads.
 //! What is found is reported with file and line, thread and threadgroup, buffer and offset ([`Finding`]). A kernel that faults or never ends is a
-//! finding too; the process goes on.
+//! finding too; the process goes on. Libraries that Apple's compiler has made are executed the same way ([`Simulator::compiled_library`]).
 //!
 //! ```no_run
 //! use elinvar_sim::{Binding, CommandBuffer, CompileOptions, Config, Dispatch, Grid, Simulator, Source};
@@ -28,6 +28,7 @@
 #![cfg(target_os = "linux")]
 
 mod abi;
+mod air;
 mod arena;
 mod buffer;
 mod cache;

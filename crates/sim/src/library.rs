@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod against_clang;
+mod compiled;
 
 use std::{
     collections::HashMap,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use elinvar_core::{CacheKey, ConstantValue, Error, Result};
-use elinvar_msl::{Folders, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Parameter, ParameterKind, simulator};
+use elinvar_msl::{Folders, FunctionConstant, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
@@ -92,16 +93,26 @@ fn expression(value: ConstantValue) -> String {
     }
 }
 
-/// A source that was read: what its kernels are. They are compiled when pipelines are made of them.
+/// A source that was read, or a compiled library: what its kernels are. They are compiled when pipelines are made of them.
 #[derive(Clone)]
 pub struct Library {
     compiler: Arc<Compiler>,
     name: String,
-    module: Arc<Module>,
-    /// Of the lowered text.
-    fingerprint: CacheKey,
+    origin: Origin,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
+}
+
+/// What kernels are compiled from.
+#[derive(Clone)]
+enum Origin {
+    Text {
+        module: Arc<Module>,
+        /// Of the lowered text.
+        fingerprint: CacheKey,
+    },
+    /// What Apple's compiler made.
+    Compiled(compiled::File),
 }
 
 impl Library {
@@ -115,12 +126,51 @@ impl Library {
             text = text.replace(&format!(" \"{}\"\n", source.name), "\n");
         }
         let fingerprint = CacheKey::of([text.as_bytes(), simulator::ENTRIES]);
-        Ok(Self { compiler, name: source.name.clone(), module, fingerprint, options: options.clone(), loaded: Arc::default() })
+        let origin = Origin::Text { module, fingerprint };
+        Ok(Self { compiler, name: source.name.clone(), origin, options: options.clone(), loaded: Arc::default() })
     }
 
-    /// What was read of the source.
-    pub fn module(&self) -> &Module {
-        &self.module
+    pub(crate) fn of_compiled(compiler: Arc<Compiler>, name: &str, file: Arc<[u8]>, options: &CompileOptions) -> Result<Self> {
+        let origin = Origin::Compiled(compiled::File::read(name, file)?);
+        Ok(Self { compiler, name: name.to_owned(), origin, options: options.clone(), loaded: Arc::default() })
+    }
+
+    /// The kernels' names.
+    pub fn kernels(&self) -> Vec<&str> {
+        match &self.origin {
+            Origin::Text { module, .. } => module.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
+            Origin::Compiled(file) => file.kernels(),
+        }
+    }
+
+    /// What a kernel takes.
+    ///
+    /// # Errors
+    /// No such kernel; one that takes what the simulator does not have.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        match &self.origin {
+            Origin::Text { module, .. } => module.kernel(name),
+            Origin::Compiled(file) => file.kernel(name),
+        }
+    }
+
+    /// The function constants that a kernel may take.
+    ///
+    /// # Errors
+    /// No such kernel.
+    pub fn constants(&self, kernel: &str) -> Result<Vec<FunctionConstant>> {
+        match &self.origin {
+            Origin::Text { module, .. } => Ok(module.constants().to_vec()),
+            Origin::Compiled(file) => file.constants(kernel),
+        }
+    }
+
+    /// The bytes of one element of a buffer, where its type is known.
+    pub fn size_of(&self, element: &str) -> Option<usize> {
+        match &self.origin {
+            Origin::Text { module, .. } => module.size_of(element),
+            Origin::Compiled(_) => None,
+        }
     }
 
     /// What Apple's compiler would reject of the text, with the kernels named instantiated: clang reads it once more, by Metal's rules.
@@ -128,7 +178,11 @@ impl Library {
     /// # Errors
     /// No such kernel; the compiler cannot be run.
     pub fn judge(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
-        self.compiler.judge()?.judge(&self.module, kernels, self.options.metal_version)
+        match &self.origin {
+            Origin::Text { module, .. } => self.compiler.judge()?.judge(module, kernels, self.options.metal_version),
+            // Apple's compiler has accepted it.
+            Origin::Compiled(_) => Ok(Vec::new()),
+        }
     }
 
     /// Compiles (or finds in the cache) a kernel, with values for function constants by index.
@@ -136,11 +190,16 @@ impl Library {
     /// # Errors
     /// No such kernel or function constant; it does not compile: the compiler's messages at the source's own lines.
     pub fn pipeline(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Pipeline> {
-        let target = self.target(constants)?;
-        let key = self.compiler.kernel_key(&self.fingerprint, kernel, &target);
-        let place = match self.compiler.find(&key) {
+        let target = self.target(kernel, constants)?;
+        let place = match self.compiler.find(&self.key(kernel, &target)?) {
             Some(place) => place,
-            None => self.compile(&[kernel], &target)?.into_iter().next().ok_or_else(|| Error::compile_failed(format!("{}: no entry", self.name)))?,
+            None => match &self.origin {
+                Origin::Text { module, .. } => {
+                    let places = self.compile(module, &[kernel], &target)?;
+                    places.into_iter().next().ok_or_else(|| Error::compile_failed(format!("{}: no entry", self.name)))?
+                }
+                Origin::Compiled(file) => self.compile_function(file, kernel, constants, &target)?,
+            },
         };
         self.make(kernel, constants, &place)
     }
@@ -150,10 +209,28 @@ impl Library {
     /// # Errors
     /// As [`Library::pipeline`].
     pub fn compile_all(&self, kernels: &[&str]) -> Result<()> {
-        let target = self.target(&[])?;
-        let find = |kernel: &&str| self.compiler.find(&self.compiler.kernel_key(&self.fingerprint, kernel, &target));
-        let missing: Vec<&str> = kernels.iter().copied().filter(|kernel| find(kernel).is_none()).collect();
-        missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| self.compile(chunk, &target).map(drop))
+        let mut missing = Vec::new();
+        for kernel in kernels.iter().copied() {
+            let target = self.target(kernel, &[])?;
+            if self.compiler.find(&self.key(kernel, &target)?).is_none() {
+                missing.push((kernel, target));
+            }
+        }
+        match &self.origin {
+            Origin::Text { module, .. } => missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| {
+                let names: Vec<&str> = chunk.iter().map(|(kernel, _)| *kernel).collect();
+                self.compile(module, &names, &chunk[0].1).map(drop)
+            }),
+            Origin::Compiled(file) => missing.par_iter().try_for_each(|(kernel, target)| self.compile_function(file, kernel, &[], target).map(drop)),
+        }
+    }
+
+    /// The key that a kernel is found by in the cache.
+    fn key(&self, kernel: &str, target: &Target) -> Result<CacheKey> {
+        match &self.origin {
+            Origin::Text { fingerprint, .. } => Ok(self.compiler.kernel_key(fingerprint, kernel, target)),
+            Origin::Compiled(file) => Ok(self.compiler.kernel_key(&self.compiler.bitcode_key(&self.name, file.bitcode(kernel)?), kernel, target)),
+        }
     }
 
     /// Pipelines of many kernels without function constants, as [`Library::compile_all`] compiles them.
@@ -165,18 +242,18 @@ impl Library {
         kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
     }
 
-    fn target(&self, constants: &[(u32, ConstantValue)]) -> Result<Target> {
+    fn target(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Target> {
         let CompileOptions { checked, math, subnormals, .. } = self.options;
-        Ok(Target { checked, math, subnormals, constants: self.definitions(constants)? })
+        Ok(Target { checked, math, subnormals, constants: self.definitions(kernel, constants)? })
     }
 
-    fn compile(&self, kernels: &[&str], target: &Target) -> Result<Vec<Place>> {
-        let lowered = self.module.lower_for_simulator(kernels)?;
+    fn compile(&self, module: &Module, kernels: &[&str], target: &Target) -> Result<Vec<Place>> {
+        let lowered = module.lower_for_simulator(kernels)?;
         let library = self.compiler.kernels(&self.name, &lowered.text, target)?;
         let mut places = Vec::new();
         for entry in lowered.entries {
             let place = Place { library: library.clone(), symbol: entry.symbol };
-            self.compiler.remember(&self.compiler.kernel_key(&self.fingerprint, &entry.kernel, target), &place)?;
+            self.compiler.remember(&self.key(&entry.kernel, target)?, &place)?;
             places.push(place);
         }
         Ok(places)
@@ -189,20 +266,13 @@ impl Library {
             Ok((loaded, entry))
         };
         let (loaded, entry) = confinement::load(load, |(loaded, _)| loaded.prepare())?;
-        let kernel = self.module.kernel(kernel)?;
-        let required = kernel.parameters.iter().map(|parameter| self.is_required(parameter, constants)).collect();
+        let (kernel, known) = (self.kernel(kernel)?, self.constants(kernel)?);
+        let required = kernel.parameters.iter().map(|parameter| is_required(parameter, &known, constants)).collect();
         Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))
     }
 
-    /// Whether an argument must be bound: a function constant may say that there is none.
-    fn is_required(&self, parameter: &Parameter, constants: &[(u32, ConstantValue)]) -> bool {
-        let Some(condition) = &parameter.condition else { return true };
-        let index = self.module.constants().iter().find(|constant| constant.name == *condition).map(|constant| constant.index);
-        constants.iter().any(|(given, value)| Some(*given) == index && *value == ConstantValue::Bool(true))
-    }
-
-    fn definitions(&self, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
-        let known = self.module.constants();
+    fn definitions(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
+        let known = self.constants(kernel)?;
         let mut definitions = Vec::new();
         for (index, value) in constants {
             if !known.iter().any(|constant| constant.index == *index) {
@@ -228,6 +298,13 @@ impl Library {
         loaded.insert(path.to_owned(), new.clone());
         Ok(new)
     }
+}
+
+/// Whether an argument must be bound: a function constant may say that there is none.
+fn is_required(parameter: &Parameter, known: &[FunctionConstant], constants: &[(u32, ConstantValue)]) -> bool {
+    let Some(condition) = &parameter.condition else { return true };
+    let index = known.iter().find(|constant| constant.name == *condition).map(|constant| constant.index);
+    constants.iter().any(|(given, value)| Some(*given) == index && *value == ConstantValue::Bool(true))
 }
 
 /// The text with macros expanded and files included.

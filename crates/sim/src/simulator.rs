@@ -99,6 +99,15 @@ impl Simulator {
         Library::new(self.0.compiler.clone(), source, options)
     }
 
+    /// Reads Metal libraries that Apple's compiler has made: a `.metallib`, or a file that holds some. Of the options, those about arithmetic and checks
+    /// count; `name` is what messages and findings call the file, whose lines are those of a function's disassembly.
+    ///
+    /// # Errors
+    /// The file holds no library, or one that contradicts itself.
+    pub fn compiled_library(&self, name: &str, file: impl Into<Arc<[u8]>>, options: &CompileOptions) -> Result<Library> {
+        Library::of_compiled(self.0.compiler.clone(), name, file.into(), options)
+    }
+
     /// Memory that is uninitialised to checked kernels (and holds zeros).
     ///
     /// # Errors

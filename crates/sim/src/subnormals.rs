@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt::Write};
 
 /// Operations of two operands of one type.
 const ARITHMETIC: &[&str] = &["fadd", "fsub", "fmul", "fdiv", "frem"];
-/// Functions that see bits, not numbers.
-const BITWISE: &[&str] = &["llvm.fabs.", "llvm.copysign.", "llvm.is.fpclass."];
+/// Functions that see bits, not numbers, and those that flush themselves.
+const BITWISE: &[&str] = &["llvm.fabs.", "llvm.copysign.", "llvm.is.fpclass.", "elv_air_"];
 
 /// A type that is flushed: its name, the integer of its size, and that integer's masks of the exponent and of the sign.
 const TYPES: [(&str, &str, i32, i32); 2] = [("float", "i32", 0x7f80_0000, i32::MIN), ("bfloat", "i16", 0x7f80, -0x8000)];
@@ -54,7 +54,8 @@ fn is_flushed(kind: &str) -> bool {
 /// `declare float @llvm.fma.f32(float, float, float) #5`: a function that computes with numbers, by name.
 fn declaration(line: &str) -> Option<(&str, (&str, Vec<&str>))> {
     let (result, rest) = line.strip_prefix("declare ")?.split_once(" @")?;
-    let result = result.rsplit(' ').next()?;
+    // `{ float, i32 }` is one type.
+    let result = result.find('{').map_or_else(|| result.rsplit(' ').next(), |at| result.get(at..))?;
     let (name, parameters) = rest.split_once('(')?;
     let parameters: Vec<&str> = parameters.split_once(')')?.0.split(", ").filter_map(|parameter| parameter.split(' ').next()).collect();
     let computes = is_flushed(result) || parameters.iter().any(|kind| is_flushed(kind));
@@ -117,4 +118,18 @@ fn function(name: &str, result: &str, parameters: &[&str], body: &str) -> String
         format!("  ret {result} %y")
     };
     text + &flushed + "\n}\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_several_results_takes_flushed_arguments() {
+        let module = "declare { float, i32 } @llvm.frexp.f32.i32(float) #1\n  %y = call { float, i32 } @llvm.frexp.f32.i32(float %x), !dbg !3\n";
+        let flushed = flush(module);
+        assert!(flushed.contains("  %y = call { float, i32 } @elv.llvm.frexp.f32.i32(float %x), !dbg !3\n"), "{flushed}");
+        assert!(flushed.contains("define internal { float, i32 } @elv.llvm.frexp.f32.i32(float %x.0) alwaysinline {"), "{flushed}");
+        assert!(flushed.contains("  %y = call { float, i32 } @llvm.frexp.f32.i32(float %flushed.0)\n  ret { float, i32 } %y\n"), "{flushed}");
+    }
 }

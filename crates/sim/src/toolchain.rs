@@ -72,6 +72,23 @@ impl Toolchain {
         format!("{} ({})", self.compiler.join(" "), self.version)
     }
 
+    /// LLVM's text for the bitcode of a function, which messages call `name`. It says this machine in place of the one that the bitcode is for.
+    ///
+    /// # Errors
+    /// The compiler cannot read the bitcode, or be run.
+    pub fn disassemble(&self, bitcode: &[u8], name: &str) -> Result<String> {
+        let mut command = self.compiler();
+        command.args(["-x", "ir", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]);
+        let output = run(&mut command, bitcode)?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let reason =
+            said.lines().map(|line| line.trim_start_matches("error: ")).find(|line| !line.is_empty()).unwrap_or("it ended without a message");
+        Err(Error::invalid_data(format!("{name}: {} cannot read its bitcode: {reason}; a later clang reads what newer compilers made", self.version)))
+    }
+
     pub(crate) fn compiler(&self) -> Command {
         command(&self.compiler)
     }

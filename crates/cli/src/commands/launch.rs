@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-use elinvar::{ConstantValue, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 #[cfg(target_os = "linux")]
-use elinvar::{DeviceKind, Error};
+use elinvar::DeviceKind;
+use elinvar::{ConstantValue, Error, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 use elinvar_check::Expected;
 #[cfg(target_os = "linux")]
 use elinvar_check::contained;
@@ -113,6 +113,12 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
     let mut profiler = args.profile.profiler(&executor)?;
     args.kernel.check_folders()?;
+    if super::inspect::is_compiled(&args.kernel.file) {
+        let file = args.kernel.file.display();
+        return Err(Error::unsupported(format!(
+            "{file} is compiled; devices take texts, and `elinvar check` runs compiled kernels on the simulator"
+        )));
+    }
     let mut source = MetalSource::read(&args.kernel.file)?;
     source.include_folders = args.kernel.include.clone();
     source.defines = defines(&args.kernel);

@@ -58,7 +58,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// List the devices of this build and their properties
     Devices(devices::DevicesArgs),
-    /// Show what is in a GGUF file: metadata, tensors, the memory it needs, what is not supported
+    /// Show what is in a GGUF file or a Metal library: metadata and tensors, or functions and their arguments
     Inspect(inspect::InspectArgs),
     /// Run a Metal kernel on a device
     Launch(Box<launch::LaunchArgs>),

@@ -86,12 +86,16 @@ impl KernelArgs {
 
     /// The kernel that is meant.
     pub(crate) fn kernel<'a>(&'a self, module: &'a Module) -> Result<&'a str> {
-        elinvar_check::choose(module, self.kernel.as_deref(), &self.file.display().to_string())
+        elinvar_check::choose(
+            &module.kernels().iter().map(|kernel| kernel.name.as_str()).collect::<Vec<_>>(),
+            self.kernel.as_deref(),
+            &self.file.display().to_string(),
+        )
     }
 
     /// Names, indices and values of the function constants that are given.
     pub(crate) fn constants<'a>(&'a self, module: &'a Module) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
-        elinvar_check::constants(module, self.constant.iter().map(|constant| (constant.name.as_str(), constant.value.as_str())))
+        elinvar_check::constants(module.constants(), self.constant.iter().map(|constant| (constant.name.as_str(), constant.value.as_str())))
     }
 
     /// What buffers should hold after a run: names, types and bytes.

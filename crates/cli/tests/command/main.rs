@@ -6,6 +6,7 @@ mod atlas;
 #[cfg(feature = "embedded-model")]
 mod batch;
 mod check;
+mod compiled;
 mod contained;
 mod cuda;
 mod doctor;

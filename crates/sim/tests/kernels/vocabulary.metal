@@ -118,6 +118,9 @@ kernel void matrices(device Failures* out [[buffer(0)]]) {
 
 kernel void mathematics(device Failures* out [[buffer(0)]], constant float& x [[buffer(1)]]) {
   CHECK(abs(exp(x) - 2.7182817f) < 1e-6f && precise::log(x) == 0 && fast::sqrt(4 * x) == 2 && rsqrt(16 * x) == 0.25f);
+  // In a namespace they are functions of float, as compiled libraries show.
+  half narrow = x;
+  CHECK(sizeof(exp(narrow)) == 2 && sizeof(precise::exp(narrow)) == 4 && sizeof(fast::atan2(narrow, narrow)) == 4 && 1 + precise::exp(narrow) == 1 + exp(x));
   CHECK(abs(sin(M_PI_F / 6 * x) - 0.5f) < 1e-6f && abs(cospi(x) + 1) < 1e-6f && abs(tanh(x) - 0.7615942f) < 1e-6f);
   CHECK(exp2(3 * x) == 8 && exp10(2 * x) == 100 && log2(8 * x) == 3 && log10(1000 * x) == 3 && pow(2 * x, 10) == 1024 && powr(9 * x, 0.5f) == 3);
   CHECK(floor(-1.5f * x) == -2 && ceil(1.2f * x) == 2 && trunc(-1.7f * x) == -1 && round(2.5f * x) == 3 && rint(2.5f * x) == 2 && fract(1.25f * x) == 0.25f);

@@ -5,6 +5,7 @@
 
 mod cache;
 mod common;
+mod compiled;
 mod execution;
 mod nonuniform;
 mod planted;

@@ -3,6 +3,8 @@
 mod args;
 mod report;
 
+use std::{fs, path::Path};
+
 use elinvar::{DType, Result};
 use elinvar_check::{Argument, Buffer, Bytes, Constant, Contents, Memory, Outcome, Request, Size, Threads, Value};
 use elinvar_sim::Source;
@@ -30,10 +32,18 @@ pub(crate) fn run(args: &CheckArgs) -> Result<bool> {
     verdict
 }
 
+/// A text, or a compiled library.
+fn source(path: &Path) -> Result<(Source, Option<Bytes>)> {
+    match fs::read(path) {
+        Ok(file) if elinvar_metallib::is_compiled(&file) => Ok((Source::new(path.display().to_string(), ""), Some(Bytes(file)))),
+        Ok(_) | Err(_) => Ok((Source::read(path)?, None)),
+    }
+}
+
 /// What is to be checked, with what buffers hold at first.
 fn request(args: &CheckArgs, contents: Vec<(DType, Vec<u8>)>) -> Result<Request> {
     let given = &args.kernel;
-    let Source { name, text, folder } = Source::read(&given.file)?;
+    let (Source { name, text, folder }, library) = source(&given.file)?;
     let buffers = given.buffer.iter().zip(contents);
     let buffers =
         buffers.map(|(argument, (dtype, bytes))| Buffer { name: argument.name.clone(), contents: Contents::Given { dtype, bytes: Bytes(bytes) } });
@@ -44,6 +54,7 @@ fn request(args: &CheckArgs, contents: Vec<(DType, Vec<u8>)>) -> Result<Request>
     Ok(Request {
         name,
         text,
+        library,
         folder,
         include: given.include.clone(),
         defines: given.define.clone(),

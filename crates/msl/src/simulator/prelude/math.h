@@ -153,18 +153,24 @@ template <class T> inline T smoothstep(T low, T high, T x) {
   return t * t * ((T)3 - (T)2 * t);
 }
 
+// Those that are fast or precise exist for float alone: half becomes float, and so is the result.
+template <class T> inline T elv_wide(T x) { return x; }
+inline float elv_wide(half x) { return x; }
+#define ELV_OF_FLOAT(name) \
+  template <class... A> inline auto name(A... a) { return metal::name(elv_wide(a)...); }
 #define ELV_MATH_NAMES                                                                                                                       \
-  using metal::exp; using metal::exp2; using metal::exp10; using metal::log; using metal::log2; using metal::log10; using metal::sqrt;       \
-  using metal::rsqrt; using metal::sin; using metal::cos; using metal::tan; using metal::asin; using metal::acos; using metal::atan;         \
-  using metal::atan2; using metal::sinh; using metal::cosh; using metal::tanh; using metal::asinh; using metal::acosh; using metal::atanh;   \
-  using metal::sinpi; using metal::cospi; using metal::tanpi; using metal::floor; using metal::ceil; using metal::trunc; using metal::round; \
-  using metal::rint; using metal::fract; using metal::fabs; using metal::abs; using metal::saturate; using metal::sign; using metal::pow;    \
-  using metal::powr; using metal::fmod; using metal::copysign; using metal::fmin; using metal::fmax; using metal::fdim; using metal::step;   \
-  using metal::divide; using metal::fma; using metal::ldexp; using metal::frexp; using metal::ilogb; using metal::modf; using metal::sincos; \
+  ELV_OF_FLOAT(exp) ELV_OF_FLOAT(exp2) ELV_OF_FLOAT(exp10) ELV_OF_FLOAT(log) ELV_OF_FLOAT(log2) ELV_OF_FLOAT(log10) ELV_OF_FLOAT(sqrt)       \
+  ELV_OF_FLOAT(rsqrt) ELV_OF_FLOAT(sin) ELV_OF_FLOAT(cos) ELV_OF_FLOAT(tan) ELV_OF_FLOAT(asin) ELV_OF_FLOAT(acos) ELV_OF_FLOAT(atan)         \
+  ELV_OF_FLOAT(sinh) ELV_OF_FLOAT(cosh) ELV_OF_FLOAT(tanh) ELV_OF_FLOAT(asinh) ELV_OF_FLOAT(acosh) ELV_OF_FLOAT(atanh) ELV_OF_FLOAT(sinpi)   \
+  ELV_OF_FLOAT(cospi) ELV_OF_FLOAT(tanpi) ELV_OF_FLOAT(floor) ELV_OF_FLOAT(ceil) ELV_OF_FLOAT(trunc) ELV_OF_FLOAT(round) ELV_OF_FLOAT(rint)  \
+  ELV_OF_FLOAT(fract) ELV_OF_FLOAT(fabs) ELV_OF_FLOAT(pow) ELV_OF_FLOAT(powr) ELV_OF_FLOAT(fmod) ELV_OF_FLOAT(atan2) ELV_OF_FLOAT(divide)    \
+  using metal::abs; using metal::saturate; using metal::sign; using metal::copysign; using metal::fmin; using metal::fmax; using metal::fdim; \
+  using metal::step; using metal::fma; using metal::ldexp; using metal::frexp; using metal::ilogb; using metal::modf; using metal::sincos;   \
   using metal::isnan; using metal::isinf; using metal::isfinite; using metal::isnormal; using metal::signbit; using metal::min;              \
   using metal::max; using metal::clamp; using metal::mix; using metal::smoothstep; using metal::min3; using metal::max3;                     \
   using metal::median3; using metal::fmin3; using metal::fmax3; using metal::fmedian3; using metal::nextafter;
 namespace fast { ELV_MATH_NAMES }
 namespace precise { ELV_MATH_NAMES }
 #undef ELV_MATH_NAMES
+#undef ELV_OF_FLOAT
 } // namespace metal

@@ -1,6 +1,7 @@
-use std::{collections::BTreeMap, path::PathBuf};
+//! What is in a GGUF file.
 
-use clap::Args;
+use std::{collections::BTreeMap, path::Path};
+
 use elinvar::{DType, Result, format_bytes};
 use elinvar_llm::{
     CacheType, Config, MemoryEstimate, ModelFiles, Session, Tokenizer, Weights,
@@ -10,24 +11,14 @@ use serde_json::{Value as Json, json};
 
 use crate::output::print_line;
 
-/// Arguments of `elinvar inspect`.
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    /// GGUF file, or the first part of a split one
-    file: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Values of an array and characters of a text that are shown.
 const SHOWN_VALUES: usize = 4;
 const SHOWN_CHARACTERS: usize = 60;
 /// Tokens of the context whose memory is estimated, at most.
 const CONTEXT: usize = 4096;
 
-pub(crate) fn run(args: &InspectArgs) -> Result<()> {
-    let file = Gguf::open(&args.file)?;
+pub(super) fn run(path: &Path, as_json: bool) -> Result<()> {
+    let file = Gguf::open(path)?;
     let mut types = BTreeMap::<_, (usize, usize)>::new();
     for (_, tensor) in file.tensors() {
         let (count, bytes) = types.entry(tensor.kind.name).or_default();
@@ -39,11 +30,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
         .filter(|(_, tensor)| !tensor.kind.is_supported())
         .map(|(name, tensor)| format!("tensor '{name}': type {} is not supported", tensor.kind.name))
         .collect();
-    let memory = memory(&args.file).unwrap_or_else(|errors| {
+    let memory = memory(path).unwrap_or_else(|errors| {
         unsupported.extend(errors);
         None
     });
-    if args.json {
+    if as_json {
         return print_json(&file, &types, memory, &unsupported);
     }
     print_line(format!("{} · GGUF {} · {} tensors", file.label(), file.version(), file.tensors().count()));
@@ -74,7 +65,7 @@ struct Memory {
 }
 
 /// The memory that the model needs, if it is supported; why not otherwise.
-fn memory(path: &PathBuf) -> Result<Option<Memory>, Vec<String>> {
+fn memory(path: &Path) -> Result<Option<Memory>, Vec<String>> {
     let opened = || -> Result<_> {
         let files = ModelFiles::open(path)?;
         let config = Config::read(&files)?;
@@ -94,7 +85,7 @@ fn memory(path: &PathBuf) -> Result<Option<Memory>, Vec<String>> {
 
 fn print_json(file: &Gguf, types: &BTreeMap<&str, (usize, usize)>, memory: Option<Memory>, unsupported: &[String]) -> Result<()> {
     let metadata = file.keys().map(|(key, kind)| {
-        let value = file.value(key)?.map_or(Json::Null, as_json);
+        let value = file.value(key)?.map_or(Json::Null, in_json);
         Ok((key.to_owned(), json!({ "type": kind.to_string(), "value": value })))
     });
     let tensor =
@@ -137,7 +128,7 @@ fn show(value: Value<'_>) -> String {
 }
 
 /// All of a value; of an array, its type and length.
-fn as_json(value: Value<'_>) -> Json {
+fn in_json(value: Value<'_>) -> Json {
     match value {
         Value::Unsigned(n) => n.into(),
         Value::Signed(n) => n.into(),
