@@ -76,6 +76,15 @@ impl MemoryEstimate {
         }
     }
 
+    /// What both need together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.saturating_add(other.weights),
+            cache: self.cache.saturating_add(other.cache),
+            activations: self.activations.saturating_add(other.activations),
+        }
+    }
+
     /// All of it.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.cache).saturating_add(self.activations)
