@@ -156,7 +156,7 @@ impl TokenMask for Even {
     }
 
     fn accept(&mut self, token: u32) -> Result<()> {
-        if token % 2 == 0 { Ok(()) } else { Err(Error::internal("an odd token")) }
+        if token.is_multiple_of(2) { Ok(()) } else { Err(Error::internal("an odd token")) }
     }
 }
 
