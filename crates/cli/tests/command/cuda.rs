@@ -101,6 +101,16 @@ fn a_device_that_disappears_is_reported_once_in_one_line() {
 }
 
 #[test]
+fn gpus_that_reach_each_other_are_a_group() {
+    let arguments = ["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "6", "--rounds", "1", "--devices", "cuda:0,cuda:1"];
+    let (code, out, err) = elinvar("devices=2,allocate=0", &arguments);
+    assert!(code == 0 && out.starts_with("2 × Fake · ") && out.contains("\ntg6 "), "{out} {err}");
+    let (code, out, err) = elinvar("devices=2,allocate=0,peers=0", &arguments);
+    assert!(code == 2 && out.is_empty(), "{out}");
+    assert_eq!(err, "error: rank 0: CUDA devices 0 and 1 do not reach each other's memory: group others\n");
+}
+
+#[test]
 fn a_profile_has_the_times_that_cupti_gives() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile-cuda");
     let profile = ["--device", "cuda", "--profile", folder.to_str().unwrap()];
