@@ -108,6 +108,18 @@ fn gpus_that_reach_each_other_are_a_group() {
     let (code, out, err) = elinvar("devices=2,allocate=0,peers=0", &arguments);
     assert!(code == 2 && out.is_empty(), "{out}");
     assert_eq!(err, "error: rank 0: CUDA devices 0 and 1 do not reach each other's memory: group others\n");
+    // The list of devices has what each reaches.
+    let listed = |setting: &str| {
+        let (_, out, _) = elinvar(setting, &["devices", "--json"]);
+        let devices: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let peers: Vec<_> = devices.as_array().unwrap().iter().filter_map(|device| device.get("peers").map(ToString::to_string)).collect();
+        (peers[..3].to_vec(), elinvar(setting, &["devices"]).1.matches(" · reaches the memory of cuda").count())
+    };
+    assert_eq!(
+        listed("devices=3,allocate=0"),
+        (vec![r#"["cuda:1","cuda:2"]"#.into(), r#"["cuda","cuda:2"]"#.into(), r#"["cuda","cuda:1"]"#.into()], 3)
+    );
+    assert_eq!(listed("devices=2,allocate=0,peers=0"), (vec!["[]".to_owned(); 3], 0));
 }
 
 #[test]

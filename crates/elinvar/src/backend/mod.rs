@@ -141,6 +141,8 @@ pub struct DeviceState {
     pub assumed: Option<String>,
     /// Its memory now.
     pub memory: MemoryInfo,
+    /// Other devices whose memory its kernels reach, as those of a group must.
+    pub peers: Vec<BackendType>,
     /// What drives it: versions of the driver and the compiler; empty where there is nothing to say.
     pub software: String,
 }
@@ -153,11 +155,12 @@ pub fn devices() -> Vec<DeviceReport> {
         BackendType::Cpu | BackendType::MetalSim | BackendType::Null => vec![backend],
     });
     let report = |backend: BackendType| {
-        let state = |Opened { device, software, family, assumed }| DeviceState {
+        let state = |Opened { device, software, family, assumed, peers }| DeviceState {
             properties: device.properties().clone(),
             family,
             assumed,
             memory: device.memory(),
+            peers,
             software,
         };
         DeviceReport { backend, state: backend.opened().map(state) }
