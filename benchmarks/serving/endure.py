@@ -4,7 +4,8 @@
     python endure.py --elinvar target/release/elinvar --requests 100000
 
 Each connection sends request after request: a completion of a token or two from one of many short prompts, every tenth as a stream, every hundredth cut off by closing
-the connection after up to 20 ms. In the end no request may be left in the engine, and all its pages must be free.
+the connection after up to 20 ms. In the end no request may be left in the engine, all its pages must be free, and resident memory may not have grown by more than a
+twentieth since a tenth of the requests.
 """
 
 import argparse
@@ -52,7 +53,7 @@ async def main() -> None:
     drain = subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)
     host, port = address.split(":")
     draw, left, counts, start = random.Random(0), options.requests, {"answered": 0, "streamed": 0, "cut off": 0}, time.monotonic()
-    marks = {1000, options.requests // 10, options.requests // 2, options.requests}
+    marks, resident = {1000, options.requests // 10, options.requests // 2, options.requests}, {}
     print(f"before: {resident_kib(server.pid) / 1024:.1f} MiB")
 
     async def connection() -> None:
@@ -77,7 +78,8 @@ async def main() -> None:
                     sys.exit(f"error: request {number}: {status} {answer[:200]}")
                 counts["streamed" if is_stream else "answered"] += 1
             if number + 1 in marks:
-                print(f"after {number + 1}: {resident_kib(server.pid) / 1024:.1f} MiB, {time.monotonic() - start:.0f} s", flush=True)
+                resident[number + 1] = resident_kib(server.pid)
+                print(f"after {number + 1}: {resident[number + 1] / 1024:.1f} MiB, {time.monotonic() - start:.0f} s", flush=True)
 
     await asyncio.gather(*(connection() for _ in range(options.connections)))
     reader, writer = await asyncio.open_connection(host, port)
@@ -93,7 +95,10 @@ async def main() -> None:
     server.terminate()
     server.wait()
     drain.wait()
-    sys.exit(0 if is_idle else "error: requests or pages are left")
+    if not is_idle:
+        sys.exit("error: requests or pages are left")
+    if resident[options.requests] > 1.05 * resident[options.requests // 10]:
+        sys.exit("error: resident memory grows")
 
 
 asyncio.run(main())

@@ -75,8 +75,9 @@ impl Context {
         fork::check(self.generation)
     }
 
-    pub(crate) fn kind(&self) -> DeviceKind {
-        self.executor.properties().kind
+    /// The kind of the device whose memory other libraries may share; of a group none, since each of its devices has memory of its own.
+    pub(crate) fn kind(&self) -> Option<DeviceKind> {
+        (self.executor.ranks() == 1).then(|| self.executor.properties().kind)
     }
 
     /// Starts to record what this thread asks for.

@@ -80,12 +80,12 @@ pub(crate) struct Wish {
 /// What `__dlpack_device__` says.
 pub(crate) fn device(context: &Context) -> PyResult<(i32, i32)> {
     match context.kind() {
-        DeviceKind::Cpu => Ok((CPU, 0)),
-        DeviceKind::Cuda => {
+        Some(DeviceKind::Cpu) => Ok((CPU, 0)),
+        Some(DeviceKind::Cuda) => {
             let ordinal = context.backend.strip_prefix("cuda:").map_or(Ok(0), str::parse);
             Ok((CUDA, ordinal.map_err(|_| PyBufferError::new_err(format!("{}: no number of a GPU", context.backend)))?))
         }
-        DeviceKind::Metal | DeviceKind::MetalSim | DeviceKind::Null => {
+        Some(DeviceKind::Metal | DeviceKind::MetalSim | DeviceKind::Null) | None => {
             let message = format!("memory on {} is not shared by DLPack: move the tensor with to('cpu') first", context.backend);
             Err(PyBufferError::new_err(message))
         }
@@ -147,7 +147,7 @@ impl Kept {
 pub(crate) fn export<'py>(py: Python<'py>, tensor: &Tensor, wish: Wish) -> PyResult<Bound<'py, PyAny>> {
     let context = &tensor.context;
     context.check()?;
-    let on_host = wish.device == Some((CPU, 0)) && context.kind() != DeviceKind::Cpu;
+    let on_host = wish.device == Some((CPU, 0)) && context.kind() != Some(DeviceKind::Cpu);
     let here = if on_host { (CPU, 0) } else { device(context)? };
     if let Some(wanted) = wish.device.filter(|wanted| *wanted != here) {
         return Err(PyBufferError::new_err(format!("the tensor is on DLPack's device {here:?}, {wanted:?} was asked for: move it first")));
@@ -308,10 +308,10 @@ pub(crate) fn import(context: &Arc<Context>, object: &Bound<'_, PyAny>, copy: Op
     let py = object.py();
     let not_there = |_: PyErr| PyTypeError::new_err(format!("{} has no __dlpack__", object.get_type()));
     let found: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__")).map_err(not_there)?.extract()?;
-    if found.0 == CUDA && context.kind() == DeviceKind::Cuda && device(context)? != found {
+    if found.0 == CUDA && context.kind() == Some(DeviceKind::Cuda) && device(context)? != found {
         return Err(PyValueError::new_err(format!("the array is on GPU {}, the executor on {}: open the other one", found.1, context.backend)));
     }
-    let is_here = found.0 == CPU || found.0 == CUDA && context.kind() == DeviceKind::Cuda;
+    let is_here = found.0 == CPU || found.0 == CUDA && context.kind() == Some(DeviceKind::Cuda);
     if !is_here {
         let what = format!("an array on DLPack's device {found:?} cannot be taken by {}", context.backend);
         return Err(PyValueError::new_err(format!("{what}: move it to the CPU, or open an executor of its device")));

@@ -21,7 +21,8 @@ use crate::{
 
 /// A device with the choices that go with it.
 ///
-/// `backend` is 'auto' (a GPU before the CPU, or what the environment variable ELINVAR_DEVICE names), 'cpu', 'cuda', 'cuda:1', 'metal' or 'metal-sim'.
+/// `backend` is 'auto' (a GPU before the CPU, or what the environment variable ELINVAR_DEVICE names), 'cpu', 'cuda', 'cuda:1', 'metal' or 'metal-sim';
+/// or several as one, which share models between them: 'cuda:0,cuda:1', or 'cpu,cpu' to try that without GPUs.
 /// `precision` is 'strict' (the same bits on every device) or 'fast' for matrix products and attention; None means fast.
 /// `threads` limits those of the CPU.
 ///
@@ -66,12 +67,9 @@ impl Executor {
     #[pyo3(signature = (backend = "auto", precision = None, threads = None))]
     fn py_new(py: Python<'_>, backend: &str, precision: Option<&str>, threads: Option<usize>) -> PyResult<Self> {
         let precision = precision.map(precision_named).transpose()?;
-        let kind = match backend {
-            "auto" => BackendType::from_environment().map_err(raise)?,
-            // The second name of the first GPU.
-            "cuda:0" => Some(BackendType::Cuda(0)),
-            "metal:0" => Some(BackendType::Metal(0)),
-            name => Some(name.parse().map_err(raise)?),
+        let kinds: Vec<BackendType> = match backend {
+            "auto" => BackendType::from_environment().map_err(raise)?.into_iter().collect(),
+            names => BackendType::parse_list(names).map_err(raise)?,
         };
         let threads = match threads {
             Some(threads) if backend == "cpu" => {
@@ -81,24 +79,32 @@ impl Executor {
             None => None,
         };
         let open = || {
-            let on_gpu = if threads.is_none() { cuda::open(kind)? } else { None };
-            Ok(match (on_gpu, kind, threads) {
+            let on_gpu = if threads.is_none() && kinds.len() < 2 { cuda::open(kinds.first().copied())? } else { None };
+            Ok(match (on_gpu, &kinds[..], threads) {
                 (Some((executor, streams)), _, _) => (executor, Some(streams)),
                 (None, _, Some(threads)) => (elinvar::Executor::new_cpu(threads)?, None),
-                (None, Some(kind), None) => (elinvar::Executor::new_with_backend(kind)?, None),
-                (None, None, None) => (elinvar::Executor::new_auto()?, None),
+                (None, [], None) => (elinvar::Executor::new_auto()?, None),
+                (None, &[kind], None) => (elinvar::Executor::new_with_backend(kind)?, None),
+                (None, several, None) => (elinvar::Executor::group(several)?, None),
             })
         };
         let (executor, streams) = py.detach(open).map_err(raise)?;
         let executor = precision.map_or(executor.clone(), |precision| executor.with_precision(precision));
-        let backend = kind.map_or_else(|| executor.properties().kind.to_string(), |kind| kind.to_string());
+        let names: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+        let backend = if names.is_empty() { executor.properties().kind.to_string() } else { names.join(",") };
         Ok(Self(Context::new(executor, backend, streams)))
     }
 
-    /// The device's name: 'cpu', 'cuda', 'cuda:1', 'metal', 'metal-sim'.
+    /// The device's name: 'cpu', 'cuda', 'cuda:1', 'metal', 'metal-sim'; of several 'cuda,cuda:1'.
     #[getter]
     fn backend(&self) -> &str {
         &self.0.backend
+    }
+
+    /// How many devices it is: more than one only of a group.
+    #[getter]
+    fn ranks(&self) -> usize {
+        self.0.executor.ranks()
     }
 
     /// The hardware's name.

@@ -74,7 +74,7 @@ impl Lent {
         let layout = Layout::strided(shape, &strides, before.unsigned_abs()).map_err(raise)?;
         let address = self.address.wrapping_sub(before.unsigned_abs() * self.dtype.size());
         let bytes = layout.span().end * self.dtype.size();
-        let reached = context.kind() == DeviceKind::Cpu && address.is_multiple_of(self.dtype.size());
+        let reached = context.kind() == Some(DeviceKind::Cpu) && address.is_multiple_of(self.dtype.size());
         if !reached || copy == Some(true) {
             if copy == Some(false) {
                 return Err(PyValueError::new_err(format!("the array cannot be used where it lies by {}, and copy=False", context.backend)));
@@ -285,7 +285,7 @@ pub(crate) fn numpy<'py>(py: Python<'py>, tensor: &Tensor, copy: Option<bool>) -
     let numpy_type = if dtype == Element::BF16 { Some(dtype::numpy(py, dtype)?) } else { None };
     tensor.context.check()?;
     let shape = tensor.tensor().shape().to_vec();
-    let is_here = tensor.context.kind() == DeviceKind::Cpu && tensor.tensor().shape().elements() > 0;
+    let is_here = tensor.context.kind() == Some(DeviceKind::Cpu) && tensor.tensor().shape().elements() > 0;
     let whole = if is_here && copy != Some(true) {
         let source = tensor.tensor().clone();
         let (address, is_read_only) = py.detach(|| address(&source)).map_err(raise)?;

@@ -56,6 +56,17 @@ def talker(tmp_path_factory):
     return elinvar.Model.load(folder, device="cpu", precision="strict")
 
 
+@pytest.mark.parametrize("device", ["cpu,cpu", "executor"])
+def test_a_model_on_two_devices_has_the_bits_of_one(model, device):
+    on_two = elinvar.Executor("cpu,cpu", precision="strict") if device == "executor" else device
+    two = elinvar.Model.load(SHAKESPEARE, device=on_two, **({} if device == "executor" else {"precision": "strict"}))
+    tokens = model.tokenizer.encode("To be, or not to be")
+    assert (np.asarray(two.logits(tokens)) == np.asarray(model.logits(tokens))).all()
+    sampled = [on.generate("ROMEO:", max_tokens=20, seed=3, temperature=1.0).text for on in (two, model)]
+    assert sampled[0] == sampled[1]
+    assert two.device.startswith("2 × ")
+
+
 def test_the_greedy_text_is_that_of_transformers(model):
     expected = (REFERENCE / "greedy_prompt.txt").read_text()
     answer = model.generate("ROMEO:", greedy=True, max_tokens=200)

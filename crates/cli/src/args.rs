@@ -24,7 +24,7 @@ impl DeviceArgs {
 
     /// The devices named, none for the automatic choice.
     fn named(&self) -> Result<Vec<BackendType>> {
-        if self.device == "auto" { Ok(Vec::new()) } else { self.device.split(',').map(|name| name.trim().parse()).collect() }
+        if self.device == "auto" { Ok(Vec::new()) } else { BackendType::parse_list(&self.device) }
     }
 
     /// Opens the device.

@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use elinvar::{Executor, Result};
-use elinvar_llm::{Config, DraftSource, Drafts, EngineOptions, MemoryEstimate, ModelFiles, Weights};
+use elinvar_llm::{Config, DraftSource, Drafts, EngineOptions, Model, ModelFiles, Weights};
 
-use crate::model::BaseArgs;
+use crate::{model::BaseArgs, plan::Footprint};
 
 /// Guesses of the next tokens, which a step checks together.
 #[derive(Debug, Args)]
@@ -23,19 +23,43 @@ pub(crate) struct DraftArgs {
     drafts: usize,
 }
 
+/// A draft model that is not loaded yet.
+pub(crate) struct DraftModel {
+    files: ModelFiles,
+    config: Config,
+    weights: Weights,
+}
+
 impl DraftArgs {
-    /// Where guesses for engines with these options come from, a model loaded if it is one.
-    pub(crate) fn load(&self, executor: &Executor, options: &EngineOptions) -> Result<Option<Drafts>> {
-        let source = match &self.draft_model {
-            None if !self.lookup => return Ok(None),
-            None => DraftSource::Lookup,
-            Some(path) => {
-                let files = ModelFiles::open(path)?;
-                let (config, weights) = (Config::read(&files)?, Weights::open(&files)?);
-                MemoryEstimate::of_engine(&config, &weights, options).check(executor.memory())?;
-                DraftSource::Model(Arc::new(BaseArgs::load(&files, executor, config, &weights)?))
-            }
+    /// The files of the draft model, if there is one.
+    pub(crate) fn open(&self) -> Result<Option<DraftModel>> {
+        let open = |path: &PathBuf| {
+            let files = ModelFiles::open(path)?;
+            Ok(DraftModel { config: Config::read(&files)?, weights: Weights::open(&files)?, files })
         };
-        Ok(Some(Drafts { source, most: self.drafts }))
+        self.draft_model.as_ref().map(open).transpose()
+    }
+
+    /// Whether tokens are guessed.
+    pub(crate) fn is_given(&self) -> bool {
+        self.lookup || self.draft_model.is_some()
+    }
+
+    /// Where guesses come from: the draft model, or the text itself.
+    pub(crate) fn drafts(&self, model: Option<&Arc<Model>>) -> Option<Drafts> {
+        let source = model.map_or(DraftSource::Lookup, |model| DraftSource::Model(model.clone()));
+        self.is_given().then_some(Drafts { source, most: self.drafts })
+    }
+}
+
+impl DraftModel {
+    /// What it takes of each rank of a group of devices, beside an engine with these options.
+    pub(crate) fn footprint(&self, options: &EngineOptions, ranks: usize) -> Footprint {
+        Footprint::new(&self.config, &self.weights, options, ranks)
+    }
+
+    /// Puts it on a device.
+    pub(crate) fn load(self, executor: &Executor) -> Result<Arc<Model>> {
+        BaseArgs::load(&self.files, executor, self.config, &self.weights).map(Arc::new)
     }
 }

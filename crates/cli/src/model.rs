@@ -89,16 +89,34 @@ impl ModelArgs {
 
     /// The same; `opened` may reject the device before anything is loaded.
     pub(crate) fn load_on(&self, files: &ModelFiles, needed: usize, opened: impl FnOnce(&Executor) -> Result<()>) -> Result<Session> {
+        let estimate = |config: &Config, weights: &Weights, Room { context, chunk, ranks }| {
+            MemoryEstimate::of(config, weights, context, self.cache_dtype, chunk).of_rank(config, ranks)
+        };
+        let (model, Room { context, chunk, .. }) = self.load_beside(files, needed, estimate, opened)?;
+        let mut session = Session::new(Arc::new(model), context, self.cache_dtype)?;
+        session.set_chunk(chunk);
+        Ok(session)
+    }
+
+    /// The model alone, and the room that it has, where each device has what `estimate` says.
+    pub(crate) fn load_beside(
+        &self,
+        files: &ModelFiles,
+        needed: usize,
+        estimate: impl Fn(&Config, &Weights, Room) -> MemoryEstimate,
+        opened: impl FnOnce(&Executor) -> Result<()>,
+    ) -> Result<(Model, Room)> {
         let config = Config::read(files)?;
         let weights = self.base.weights(files)?;
         let adapter = self.adapter.as_ref().map(Adapter::open).transpose()?;
         let context = self.context.unwrap_or_else(|| needed.min(config.max_context));
-        let estimate = |chunk: usize| MemoryEstimate::of(&config, &weights, context, self.cache_dtype, chunk);
         // For a GPU, whose steps are the larger ones.
-        let executor = self.base.device.executor_for(estimate(self.chunk.unwrap_or(Session::GPU_CHUNK)).total())?;
+        let room = Room { context, chunk: self.chunk.unwrap_or(Session::GPU_CHUNK), ranks: 1 };
+        let executor = self.base.device.executor_for(estimate(&config, &weights, room).total())?;
         opened(&executor)?;
         let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
-        estimate(chunk).of_rank(&config, executor.ranks()).check(executor.memory())?;
+        let room = Room { chunk, ranks: executor.ranks(), ..room };
+        estimate(&config, &weights, room).check(executor.memory())?;
         let mut model = BaseArgs::load(files, &executor, config, &weights)?;
         if let Some(adapter) = adapter {
             model = model.with_adapter(&adapter)?;
@@ -106,8 +124,14 @@ impl ModelArgs {
         if self.activations == Activations::Wide {
             model = model.with_wide_activations()?;
         }
-        let mut session = Session::new(Arc::new(model), context, self.cache_dtype)?;
-        session.set_chunk(chunk);
-        Ok(session)
+        Ok((model, room))
     }
+}
+
+/// Tokens of a text, and of a step, on so many devices.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) context: usize,
+    pub(crate) chunk: usize,
+    pub(crate) ranks: usize,
 }

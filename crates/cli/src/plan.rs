@@ -1,32 +1,52 @@
 //! What memory served models take, and what fits beside them.
 
 use elinvar::format_bytes;
-use elinvar_llm::{EngineOptions, MemoryEstimate};
+use elinvar_llm::{Config, EngineOptions, MemoryEstimate, Weights};
 
 /// Tokens of a page.
 pub(crate) const PAGE: usize = 32;
 
 /// What a model with its engine takes.
+#[derive(Clone, Copy)]
 pub(crate) struct Footprint {
-    pub(crate) name: String,
-    pub(crate) options: EngineOptions,
     pub(crate) estimate: MemoryEstimate,
     /// Bytes of a page of the cache.
     pub(crate) page: u64,
 }
 
 impl Footprint {
+    /// Of each rank of a group of devices.
+    pub(crate) fn new(config: &Config, weights: &Weights, options: &EngineOptions, ranks: usize) -> Self {
+        let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).of_rank(config, ranks).cache;
+        Self { estimate: MemoryEstimate::of_engine(config, weights, options).of_rank(config, ranks), page }
+    }
+
+    /// With that of its draft model, whose cache has as many pages.
+    pub(crate) fn with(self, draft: Self) -> Self {
+        Self { estimate: self.estimate.with(draft.estimate), page: self.page.saturating_add(draft.page) }
+    }
+}
+
+/// A model to be served.
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) options: EngineOptions,
+    pub(crate) footprint: Footprint,
+}
+
+impl Plan {
     fn pages(&self) -> u64 {
         (self.options.cache_tokens / PAGE) as u64
     }
 
     fn cache(&self) -> u64 {
-        self.pages().saturating_mul(self.page)
+        self.pages().saturating_mul(self.footprint.page)
     }
 
     /// Intermediate results, logits, and slots of the cache that fill steps up.
     fn steps(&self) -> u64 {
-        self.estimate.total().saturating_sub(self.estimate.weights).saturating_sub(self.cache())
+        let MemoryEstimate { weights, .. } = self.footprint.estimate;
+        self.footprint.estimate.total().saturating_sub(weights).saturating_sub(self.cache())
     }
 
     /// How many requests of some lengths have room in so many pages.
@@ -39,8 +59,8 @@ impl Footprint {
 }
 
 /// What models take together, and encoders with the bytes of their weights.
-pub(crate) fn total(models: &[Footprint], encoders: &[(String, u64)]) -> u64 {
-    models.iter().map(|model| model.estimate.total()).chain(encoders.iter().map(|(_, weights)| *weights)).fold(0, u64::saturating_add)
+pub(crate) fn total(models: &[Plan], encoders: &[(String, u64)]) -> u64 {
+    models.iter().map(|model| model.footprint.estimate.total()).chain(encoders.iter().map(|(_, weights)| *weights)).fold(0, u64::saturating_add)
 }
 
 /// What is needed of a memory in words, as an error if it does not fit.
@@ -56,13 +76,13 @@ pub(crate) fn check(needed: u64, memory: u64) -> Result<String, String> {
 }
 
 /// The plan for models, and encoders with the bytes of their weights, in `memory` bytes, as lines.
-pub(crate) fn lines(models: &[Footprint], encoders: &[(String, u64)], memory: u64) -> Vec<String> {
+pub(crate) fn lines(models: &[Plan], encoders: &[(String, u64)], memory: u64) -> Vec<String> {
     let mut lines = Vec::new();
     let total = total(models, encoders);
-    let caches = models.iter().map(Footprint::cache).fold(0, u64::saturating_add);
+    let caches = models.iter().map(Plan::cache).fold(0, u64::saturating_add);
     let share = memory.saturating_sub(total.saturating_sub(caches)) / models.len().max(1) as u64;
     for model in models {
-        let Footprint { name, options, estimate, page } = model;
+        let Plan { name, options, footprint: Footprint { estimate, page } } = model;
         let most = share / page.max(&1);
         lines.push(format!("{name}, context of {} tokens", options.context));
         lines.push(format!("  weights   {}", format_bytes(estimate.weights)));
@@ -105,11 +125,10 @@ mod tests {
 
     use super::*;
 
-    fn footprint(name: &str) -> Footprint {
-        let options = EngineOptions::new(4096, DType::F16);
+    fn plan(name: &str) -> Plan {
         // A GiB of the cache is spare.
         let estimate = MemoryEstimate { weights: 15 << 30, cache: 5 << 30, activations: 1 << 30 };
-        Footprint { name: name.to_owned(), options, estimate, page: 4 << 20 }
+        Plan { name: name.to_owned(), options: EngineOptions::new(4096, DType::F16), footprint: Footprint { estimate, page: 4 << 20 } }
     }
 
     #[test]
@@ -123,16 +142,16 @@ mod tests {
             "  at most   256 of 512 tokens, 64 of 2048 tokens, 32 of 4096 tokens, with --cache-tokens 131072",
             "21.0 GiB of 33.0 GiB",
         ];
-        assert_eq!(lines(&[footprint("a")], &[], 33 << 30), expected);
+        assert_eq!(lines(&[plan("a")], &[], 33 << 30), expected);
         // Two models share what is left.
-        let two = lines(&[footprint("a"), footprint("b")], &[], 50 << 30);
+        let two = lines(&[plan("a"), plan("b")], &[], 50 << 30);
         assert!(two[5].ends_with("with --cache-tokens 65536") && two[11].ends_with("with --cache-tokens 65536"), "{two:?}");
         assert_eq!(two[12], "42.0 GiB of 50.0 GiB");
         // An encoder takes of it.
-        let beside = lines(&[footprint("a")], &[("e".to_owned(), 1 << 30)], 34 << 30);
+        let beside = lines(&[plan("a")], &[("e".to_owned(), 1 << 30)], 34 << 30);
         assert!(beside[5].ends_with("with --cache-tokens 131072"), "{beside:?}");
         assert_eq!(beside[6..], ["e, an encoder: weights 1.0 GiB", "22.0 GiB of 34.0 GiB"]);
-        let none = lines(&[footprint("a")], &[], 17 << 30);
+        let none = lines(&[plan("a")], &[], 17 << 30);
         assert_eq!(none.len(), 6);
         assert!(none[5].starts_with("21.0 GiB do not fit into 17.0 GiB: 4.0 GiB less is needed"), "{none:?}");
     }

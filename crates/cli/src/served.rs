@@ -9,11 +9,11 @@ use elinvar_server::{Embedder, Models, Served};
 
 use crate::{
     args::DeviceArgs,
-    drafts::DraftArgs,
+    drafts::{DraftArgs, DraftModel},
     embedded,
     model::BaseArgs,
     output::print_line,
-    plan::{self, Footprint, PAGE},
+    plan::{self, Footprint, Plan},
 };
 
 /// Which models, where, and what their engines may use.
@@ -77,13 +77,14 @@ impl ServedArgs {
     /// loaded.
     pub(crate) fn start(&self, waiting: usize) -> Result<Models> {
         let (planned, encoders) = self.planned()?;
-        let needed = |ranks| Ok(plan::total(&footprints(&planned, ranks), &weights(&encoders)?));
+        let draft = self.drafts.open()?;
+        let needed = |ranks| Ok(plan::total(&plans(&planned, draft.as_ref(), ranks), &weights(&encoders)?));
         let executor = self.device.executor_for(self.threads, needed(1)?)?.with_precision(self.precision);
         plan::check(needed(executor.ranks())?, executor.memory().available as u64).map_err(Error::out_of_memory)?;
         let adapters = self.adapters(&planned)?;
+        let draft = draft.map(|draft| draft.load(&executor)).transpose()?;
         let served = planned.into_iter().zip(adapters).map(|(model, adapters)| {
-            let drafts = self.drafts.load(&executor, &model.options)?;
-            let options = EngineOptions { waiting, drafts, ..model.options.clone() };
+            let options = EngineOptions { waiting, drafts: self.drafts.drafts(draft.as_ref()), ..model.options.clone() };
             model.start(&executor, options, &adapters)
         });
         let served = served.collect::<Result<_>>()?;
@@ -111,6 +112,7 @@ impl ServedArgs {
     /// Prints what memory that takes, and what fits into `memory`, or what is free on the device.
     pub(crate) fn print_plan(&self, memory: Option<u64>) -> Result<()> {
         let (planned, encoders) = self.planned()?;
+        let draft = self.drafts.open()?;
         let (memory, ranks) = match memory {
             Some(memory) => (memory, 1),
             None => {
@@ -118,7 +120,7 @@ impl ServedArgs {
                 (executor.memory().available as u64, executor.ranks())
             }
         };
-        plan::lines(&footprints(&planned, ranks), &weights(&encoders)?, memory).iter().for_each(print_line);
+        plan::lines(&plans(&planned, draft.as_ref(), ranks), &weights(&encoders)?, memory).iter().for_each(print_line);
         Ok(())
     }
 
@@ -151,9 +153,18 @@ impl ServedArgs {
     }
 }
 
-/// What models take of each rank of a group of devices.
-fn footprints(models: &[Planned], ranks: usize) -> Vec<Footprint> {
-    models.iter().map(|model| model.footprint(ranks)).collect()
+/// What models take of each rank of a group of devices, each with a cache of the draft model, whose weights they share.
+fn plans(models: &[Planned], draft: Option<&DraftModel>, ranks: usize) -> Vec<Plan> {
+    let plan = |(index, model): (usize, &Planned)| {
+        let Planned { name, config, weights, options, .. } = model;
+        let footprint = Footprint::new(config, weights, options, ranks);
+        let draft = draft.map(|draft| {
+            let Footprint { estimate, page } = draft.footprint(options, ranks);
+            Footprint { estimate: MemoryEstimate { weights: if index == 0 { estimate.weights } else { 0 }, ..estimate }, page }
+        });
+        Plan { name: name.clone(), options: options.clone(), footprint: draft.map_or(footprint, |draft| footprint.with(draft)) }
+    };
+    models.iter().enumerate().map(plan).collect()
 }
 
 /// The names of encoders, and the bytes of their weights.
@@ -180,12 +191,5 @@ impl Planned {
     fn start(self, executor: &Executor, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Served> {
         let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
         Served::start(self.name, &self.files, Arc::new(model), options, adapters)
-    }
-
-    fn footprint(&self, ranks: usize) -> Footprint {
-        let Self { name, config, weights, options, .. } = self;
-        let page = MemoryEstimate::of(config, weights, PAGE, options.cache, 1).of_rank(config, ranks).cache;
-        let estimate = MemoryEstimate::of_engine(config, weights, options).of_rank(config, ranks);
-        Footprint { name: name.clone(), options: options.clone(), estimate, page }
     }
 }

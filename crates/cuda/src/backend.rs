@@ -158,6 +158,20 @@ impl CudaBackend {
         Driver::open().map(|driver| usize::try_from(driver.devices).unwrap_or(0))
     }
 
+    /// The other devices whose memory the kernels of device `ordinal` reach.
+    ///
+    /// # Errors
+    /// As [`CudaBackend::count`]; no such device.
+    pub fn peers(ordinal: usize) -> Result<Vec<usize>> {
+        let mut peers = Vec::new();
+        for other in (0..Self::count()?).filter(|other| *other != ordinal) {
+            if driver::reaches([ordinal as i32, other as i32])? {
+                peers.push(other);
+            }
+        }
+        Ok(peers)
+    }
+
     /// The device's compute capability, and the versions of what drives it and compiles for it.
     pub fn software(&self) -> String {
         let ([major, minor], capability) = (self.compiler.version(), self.capability);

@@ -154,6 +154,25 @@ fn describe(result: CUresult) -> String {
     }
 }
 
+/// Whether kernels of one device reach the memory of another.
+///
+/// # Errors
+/// The driver rejects: there is no such device.
+pub(crate) fn reaches([from, to]: [c_int; 2]) -> Result<bool> {
+    let (mut devices, mut reaches) = ([0; 2], 0);
+    let asked = |result: CUresult| match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        other => Err(Error::device_unavailable(format!("CUDA devices {from} and {to}: {}", describe(other)))),
+    };
+    for (device, number) in devices.iter_mut().zip([from, to]) {
+        // SAFETY: a driver that was opened is initialised; the pointer is to a variable of ours.
+        asked(unsafe { sys::cuDeviceGet(device, number) })?;
+    }
+    // SAFETY: as above.
+    asked(unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, devices[0], devices[1]) })?;
+    Ok(reaches != 0)
+}
+
 /// Errors after which the context answers every call with the same one.
 fn is_sticky(result: CUresult) -> bool {
     use CUresult as R;

@@ -47,7 +47,7 @@ pub use elinvar_metal::chips;
 pub use elinvar_msl as msl;
 pub use executor::Executor;
 pub use gradient::{Gradients, grad};
-pub use graph::{Recorder, Recording};
+pub use graph::{Recorder, Recording, Workspace};
 pub use lend::{Loan, Turns};
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
 pub use ops::{

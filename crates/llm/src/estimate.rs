@@ -4,7 +4,7 @@ use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 
 use crate::{
     config::Config,
-    engine::{EngineOptions, RECORDINGS},
+    engine::EngineOptions,
     model::CacheType,
     weights::{WeightType, Weights},
 };
@@ -34,15 +34,15 @@ impl MemoryEstimate {
         Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache.into(), chunk)
     }
 
-    /// Of stored weights beside an engine, when the steps that it keeps recorded are all different and full.
+    /// Of stored weights beside an engine, whose steps share what they compute on their way: at most four times what a full one needs.
     pub fn of_engine(config: &Config, weights: &Weights, options: &EngineOptions) -> Self {
         Self::with_engine(config, weights.bytes(), options)
     }
 
-    fn with_engine(config: &Config, weights: u64, options: &EngineOptions) -> Self {
+    pub(crate) fn with_engine(config: &Config, weights: u64, options: &EngineOptions) -> Self {
         let slots = options.cache_tokens.saturating_add(options.spare_slots());
         let step = (options.step_tokens as u128).saturating_mul(row(config)).saturating_add(product(&[options.running, config.vocab_size]));
-        let bytes = step.saturating_mul(RECORDINGS as u128).saturating_mul(DType::F32.size() as u128);
+        let bytes = step.saturating_mul(4).saturating_mul(DType::F32.size() as u128);
         Self { activations: clamp(bytes), ..Self::with_weights(config, weights, slots, options.cache, 0) }
     }
 
@@ -73,6 +73,15 @@ impl MemoryEstimate {
             weights: clamp(own.div_ceil(ranks as u128).saturating_add(embedding)),
             cache: clamp((self.cache as u128).saturating_mul(config.key_sharers(ranks) as u128).div_ceil(ranks as u128)),
             ..self
+        }
+    }
+
+    /// What both need together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.saturating_add(other.weights),
+            cache: self.cache.saturating_add(other.cache),
+            activations: self.activations.saturating_add(other.activations),
         }
     }
 
@@ -155,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_has_slots_for_what_fills_a_step_up_and_keeps_its_steps() {
+    fn an_engine_has_slots_for_what_fills_a_step_up() {
         let options = EngineOptions { running: 64, step_tokens: 512, ..EngineOptions::new(8192, DType::F16) };
         let estimate = MemoryEstimate::with_engine(&llama_8b(), 7, &options);
         assert_eq!((estimate.weights, estimate.cache), (7, (8 * 8192 + 1024) * 131_072));
         let row = 6 * 4096 + 3 * 4096 + 3 * 1024 + 3 * 14336;
-        assert_eq!(estimate.activations, 32 * 4 * (512 * row + 64 * 128_256));
+        assert_eq!(estimate.activations, 4 * 4 * (512 * row + 64 * 128_256));
         let absurd = EngineOptions { cache_tokens: usize::MAX, running: usize::MAX, step_tokens: usize::MAX, ..options };
         assert_eq!(MemoryEstimate::with_engine(&llama_8b(), 7, &absurd).total(), u64::MAX);
     }

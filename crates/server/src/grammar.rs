@@ -79,14 +79,20 @@ pub struct GrammarMask {
 }
 
 impl TokenMask for GrammarMask {
-    fn allowed(&mut self, allow: &mut dyn FnMut(u32)) -> Result<()> {
+    fn allow(&mut self, words: &mut [u32]) -> Result<()> {
         let mask: SimpleVob = self.matcher.compute_mask_or_eos().map_err(|error| rejected(&error))?;
-        mask.iter_set_entries(|token| allow(token as u32));
+        for (word, found) in words.iter_mut().zip(mask.as_slice()) {
+            *word |= found;
+        }
         // The grammar knows one of the model's end tokens.
         if let [first, others @ ..] = &self.ends[..]
             && mask.is_allowed(*first)
         {
-            others.iter().for_each(|&end| allow(end));
+            for end in others {
+                if let Some(word) = words.get_mut(*end as usize / 32) {
+                    *word |= 1 << (end % 32);
+                }
+            }
         }
         Ok(())
     }

@@ -135,8 +135,11 @@ impl Server {
     /// As [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
         const THREADS: usize = 2;
+        // They read requests; more would only share the processors, and each keeps words with their tokens.
+        const READERS: usize = 4;
         let reject = |e| Error::with_source(ErrorKind::Io, "cannot serve", e);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().map_err(reject)?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(READERS).enable_all().build().map_err(reject)?;
         let served = runtime.block_on(self.serve(stop)).map_err(reject);
         // What is still computed was cancelled, and what reads a long prompt is not waited for.
         runtime.shutdown_background();

@@ -12,12 +12,12 @@ use crate::{errors::raise, executor::Executor};
 pub(super) enum Place {
     /// On this executor.
     Open(elinvar::Executor),
-    /// On a device, or the one that is chosen.
-    Named { backend: Option<BackendType>, threads: Option<NonZeroUsize>, precision: Precision },
+    /// On a device, several of them, or, if none is named, the one that is chosen.
+    Named { backends: Vec<BackendType>, threads: Option<NonZeroUsize>, precision: Precision },
 }
 
 impl Place {
-    /// `device` is an executor, a name, or `auto`.
+    /// `device` is an executor, a name, several with commas between them, or `auto`.
     ///
     /// # Errors
     /// An unknown device or precision, or threads for a GPU; precision or threads beside an executor, which has its own.
@@ -32,14 +32,14 @@ impl Place {
         }
         let device: String = device.extract()?;
         let read = || -> Result<Self> {
-            let backend = if device == "auto" { None } else { Some(device.parse()?) };
+            let backends = if device == "auto" { Vec::new() } else { BackendType::parse_list(&device)? };
             let threads = threads.map(|count| NonZeroUsize::new(count).ok_or_else(|| Error::invalid_argument("threads is 0: give 1 or more")));
             let threads = threads.transpose()?;
-            if let (Some(backend), Some(_)) = (backend.filter(|backend| *backend != BackendType::Cpu), threads) {
-                return Err(Error::invalid_argument(format!("threads is for the cpu device, not for {backend}")));
+            if threads.is_some() && !matches!(backends[..], [] | [BackendType::Cpu]) {
+                return Err(Error::invalid_argument(format!("threads is for the cpu device, not for {device}")));
             }
             let precision = precision.map_or(Ok(elinvar::Executor::DEFAULT_PRECISION), str::parse)?;
-            Ok(Self::Named { backend, threads, precision })
+            Ok(Self::Named { backends, threads, precision })
         };
         read().map_err(raise)
     }
@@ -49,14 +49,15 @@ impl Place {
     /// # Errors
     /// There is no such device.
     pub(super) fn open(self, py: Python<'_>, bytes: u64) -> PyResult<elinvar::Executor> {
-        let (backend, threads, precision) = match self {
+        let (backends, threads, precision) = match self {
             Self::Open(executor) => return Ok(executor),
-            Self::Named { backend, threads, precision } => (backend, threads, precision),
+            Self::Named { backends, threads, precision } => (backends, threads, precision),
         };
-        let (executor, passed_over) = wait_for(py, move || match (backend, threads) {
+        let (executor, passed_over) = wait_for(py, move || match (&backends[..], threads) {
             (_, Some(threads)) => Ok((elinvar::Executor::new_cpu(threads)?, None)),
-            (Some(backend), None) => Ok((elinvar::Executor::new_with_backend(backend)?, None)),
-            (None, None) => elinvar::Executor::new_auto_for(bytes),
+            ([], None) => elinvar::Executor::new_auto_for(bytes),
+            (&[backend], None) => Ok((elinvar::Executor::new_with_backend(backend)?, None)),
+            (several, None) => Ok((elinvar::Executor::group(several)?, None)),
         })?;
         if let Some(reason) = passed_over {
             let message = CString::new(reason.to_string().replace('\0', " "))?;

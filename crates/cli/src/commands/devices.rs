@@ -27,7 +27,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<()> {
 
 fn as_json(report: &DeviceReport) -> Value {
     match &report.state {
-        Ok(DeviceState { properties, family, assumed, memory, software }) => json!({
+        Ok(DeviceState { properties, family, assumed, memory, peers, software }) => json!({
             "device": report.backend.to_string(),
             "available": true,
             "name": properties.name,
@@ -43,6 +43,7 @@ fn as_json(report: &DeviceReport) -> Value {
             "memory_available": memory.available,
             "compute_capability": cuda(properties).map(|cuda| format!("{}.{}", cuda.compute_capability / 10, cuda.compute_capability % 10)),
             "matrix_library": cuda(properties).is_some_and(|cuda| cuda.matrix_library),
+            "peers": peers.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "software": software,
             "dtypes": properties.dtypes.iter().map(|d| d.name()).collect::<Vec<_>>(),
         }),
@@ -57,7 +58,7 @@ fn cuda(properties: &DeviceProperties) -> Option<&CudaFeatures> {
 /// A device on one line.
 pub(super) fn as_text(report: &DeviceReport) -> String {
     match &report.state {
-        Ok(DeviceState { properties: p, family, assumed, memory, software }) => {
+        Ok(DeviceState { properties: p, family, assumed, memory, peers, software }) => {
             let [free, total] = [memory.available, memory.total].map(|bytes| format_bytes(bytes as u64));
             let units = match p.kind {
                 DeviceKind::Cuda => "multiprocessors",
@@ -72,6 +73,8 @@ pub(super) fn as_text(report: &DeviceReport) -> String {
                 let (threads, kib) = (p.max_threads_per_threadgroup, p.threadgroup_memory >> 10);
                 parts.extend([memory.to_owned(), format!("threadgroups of {threads} threads and {kib} KiB")]);
             }
+            let peers: Vec<_> = peers.iter().map(ToString::to_string).collect();
+            parts.extend((!peers.is_empty()).then(|| format!("reaches the memory of {}", peers.join(", "))));
             parts.extend(Some(software.clone()).filter(|software| !software.is_empty()));
             format!("{:<9} {}", report.backend.to_string(), parts.join(" · "))
         }

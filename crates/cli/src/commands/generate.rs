@@ -3,18 +3,22 @@ use std::{
     io::{Read, Write, stdin, stdout},
     ops::ControlFlow,
     path::PathBuf,
+    sync::Arc,
 };
 
 use clap::Args;
-use elinvar::{Error, ErrorKind, Result};
-use elinvar_llm::{Engine, EngineOptions, Event, Finish, GenerationConfig, GenerationOptions, Generator, Session, Statistics, Tokenizer, end_tokens};
+use elinvar::{Error, ErrorKind, Executor, Result};
+use elinvar_llm::{
+    Config, Engine, EngineOptions, Event, Finish, GenerationConfig, GenerationOptions, Generator, ModelFiles, Statistics, Tokenizer, Weights,
+    end_tokens,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     drafts::DraftArgs,
-    model::ModelArgs,
+    model::{ModelArgs, Room},
     output::print_line,
-    plan::PAGE,
+    plan::{Footprint, PAGE},
     profile::{self, Known, ProfileArgs, Profiler},
     sampling::SamplingArgs,
 };
@@ -53,12 +57,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let recommended = GenerationConfig::read(&files)?;
     let prompt = tokenizer.encode(&text(args)?.unwrap_or_default())?;
     let mut profiler = None;
-    let session = args.model.load_on(&files, prompt.len().saturating_add(args.max_tokens), |executor| {
+    let mut generator = generator(args, &files, tokenizer, &recommended, prompt.len(), |executor| {
         profiler = args.profile.profiler(executor)?;
         Ok(())
     })?;
-    let ends = end_tokens(session.model().config(), &recommended, &tokenizer);
-    let mut generator = generator(args, session, tokenizer, ends)?;
     let options = GenerationOptions { max_tokens: args.max_tokens, stop: args.stop.clone(), sampling: args.sampling.settings(&recommended) };
     let progress = progress_bar(prompt.len());
     let mut prefilled = profiler.as_mut().map_or(Ok(()), Profiler::begin);
@@ -86,16 +88,38 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     Ok(())
 }
 
-/// On the session, or, where tokens are guessed, on an engine with its model.
-fn generator(args: &GenerateArgs, session: Session, tokenizer: Tokenizer, ends: Vec<u32>) -> Result<Generator> {
-    let context = session.capacity();
-    let chunk = args.model.chunk.unwrap_or_else(|| Session::default_chunk(session.model().executor().properties()));
-    let default = EngineOptions::new(context, args.model.cache_dtype);
-    let options = EngineOptions { cache_tokens: context.next_multiple_of(PAGE), running: 1, step_tokens: chunk, ..default };
-    match args.drafts.load(session.model().executor(), &options)? {
-        None => Generator::new(session, tokenizer, ends),
-        drafts => Generator::on_engine(Engine::new(session.model().clone(), EngineOptions { drafts, ..options })?, tokenizer, ends),
+/// On a session, or, where tokens are guessed, on an engine.
+fn generator(
+    args: &GenerateArgs,
+    files: &ModelFiles,
+    tokenizer: Tokenizer,
+    recommended: &GenerationConfig,
+    prompt: usize,
+    opened: impl FnOnce(&Executor) -> Result<()>,
+) -> Result<Generator> {
+    let needed = prompt.saturating_add(args.max_tokens);
+    if !args.drafts.is_given() {
+        let session = args.model.load_on(files, needed, opened)?;
+        let ends = end_tokens(session.model().config(), recommended, &tokenizer);
+        return Generator::new(session, tokenizer, ends);
     }
+    let draft = args.drafts.open()?;
+    let options = |Room { context, chunk, .. }| EngineOptions {
+        cache_tokens: context.next_multiple_of(PAGE),
+        running: 1,
+        step_tokens: chunk,
+        ..EngineOptions::new(context, args.model.cache_dtype)
+    };
+    let estimate = |config: &Config, weights: &Weights, room: Room| {
+        let options = options(room);
+        let footprint = Footprint::new(config, weights, &options, room.ranks);
+        draft.as_ref().map_or(footprint, |draft| footprint.with(draft.footprint(&options, room.ranks))).estimate
+    };
+    let (model, room) = args.model.load_beside(files, needed, estimate, opened)?;
+    let draft = draft.map(|draft| draft.load(model.executor())).transpose()?;
+    let ends = end_tokens(model.config(), recommended, &tokenizer);
+    let options = EngineOptions { drafts: args.drafts.drafts(draft.as_ref()), ..options(room) };
+    Generator::on_engine(Engine::new(Arc::new(model), options)?, tokenizer, ends)
 }
 
 /// The prompt, if one was given.

@@ -101,6 +101,28 @@ fn a_device_that_disappears_is_reported_once_in_one_line() {
 }
 
 #[test]
+fn gpus_that_reach_each_other_are_a_group() {
+    let arguments = ["bench", "decode", "--shape", "tiny", "--prompt", "8", "--generate", "6", "--rounds", "1", "--devices", "cuda:0,cuda:1"];
+    let (code, out, err) = elinvar("devices=2,allocate=0", &arguments);
+    assert!(code == 0 && out.starts_with("2 × Fake · ") && out.contains("\ntg6 "), "{out} {err}");
+    let (code, out, err) = elinvar("devices=2,allocate=0,peers=0", &arguments);
+    assert!(code == 2 && out.is_empty(), "{out}");
+    assert_eq!(err, "error: rank 0: CUDA devices 0 and 1 do not reach each other's memory: group others\n");
+    // The list of devices has what each reaches.
+    let listed = |setting: &str| {
+        let (_, out, _) = elinvar(setting, &["devices", "--json"]);
+        let devices: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let peers: Vec<_> = devices.as_array().unwrap().iter().filter_map(|device| device.get("peers").map(ToString::to_string)).collect();
+        (peers[..3].to_vec(), elinvar(setting, &["devices"]).1.matches(" · reaches the memory of cuda").count())
+    };
+    assert_eq!(
+        listed("devices=3,allocate=0"),
+        (vec![r#"["cuda:1","cuda:2"]"#.into(), r#"["cuda","cuda:2"]"#.into(), r#"["cuda","cuda:1"]"#.into()], 3)
+    );
+    assert_eq!(listed("devices=2,allocate=0,peers=0"), (vec!["[]".to_owned(); 3], 0));
+}
+
+#[test]
 fn a_profile_has_the_times_that_cupti_gives() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile-cuda");
     let profile = ["--device", "cuda", "--profile", folder.to_str().unwrap()];

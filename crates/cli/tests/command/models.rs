@@ -170,6 +170,7 @@ fn bad_input_is_rejected_in_one_line_and_leaves_nothing_half_written() {
         (&["generate", "A", "--temperature", "nan"], "temperature"),
         (&["generate", "A", "--lookup", "--drafts", "0"], "0 drafts in steps of 256 tokens"),
         (&["generate", "A", "--draft-model", "/nowhere"], "/nowhere"),
+        (&["generate", "A", "--lookup", "--chunk", "2000000000"], "the model needs"),
         (&["chat"], "no chat template"),
         (&["logits", "--tokens", "1,5000", "--output", out], "token id 5000 is outside the vocabulary of 2048"),
         (&["op", "sofmax", "--output", out], "unknown operator 'sofmax'"),
@@ -300,6 +301,18 @@ fn benchmarks_print_json() {
             .unwrap();
     assert_eq!((&rows[0]["test"], &rows[1]["test"]), (&"pp8".into(), &"tg4".into()));
     assert!(rows[1]["tokens_per_second"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn sequences_are_measured_while_all_decode() {
+    // The first would have ended long before the last begins.
+    let many = ["--prompt", "300", "--generate", "1,3", "--sequences", "12", "--rounds", "1", "--json"];
+    let rows: serde_json::Value = serde_json::from_str(&stdout(&[&["bench", "decode", "--shape", "tiny"], &many[..]].concat())).unwrap();
+    for (index, name) in [(3, "12 x tg1"), (4, "12 x tg3")] {
+        assert_eq!(rows[index]["test"], name);
+        assert!(rows[index]["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{rows}");
+        assert!(rows[index]["fraction_of_bandwidth"].as_f64().is_some_and(|fraction| fraction > 0.0), "{rows}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -8,8 +8,12 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_elinvar"))
+}
+
 fn serve() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_elinvar"));
+    let mut command = command();
     command.args(["serve", "--device", "cpu", "--port", "0"]);
     command
 }
@@ -67,11 +71,26 @@ fn a_plan_is_printed_for_a_device_that_is_not_there() {
     assert!(text.contains("  cache     12.0 MiB, 128 pages of 32 tokens in 96.0 KiB\n  requests  8 of 512 tokens; 64"), "{text}");
     assert!(text.trim_end().ends_with(" of 1.0 GiB"), "{text}");
     assert_eq!(output(&["--memory", "1GiB"]).status.code(), Some(2));
-    // What does not fit is rejected by the same figures: 11 TiB are more than a machine has.
-    let large = ["--step-tokens", "20000000"];
-    let plan = String::from_utf8(output(&[&large[..], &["--plan"]].concat()).stdout).unwrap();
-    let rejected = output(&large);
-    let (text, plan) = (String::from_utf8(rejected.stderr).unwrap(), plan.lines().last().unwrap().to_owned());
+    // A draft model takes as much again, and has its part of each page.
+    let draft = ["--draft-model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shakespeare")];
+    let text = String::from_utf8(output(&[&["--plan", "--memory", "1GiB", "--cache-tokens", "4096"], &draft[..]].concat()).stdout).unwrap();
+    assert!(text.starts_with("shakespeare, context of 512 tokens\n  weights   18.9 MiB\n"), "{text}");
+    assert!(text.contains("  cache     24.0 MiB, 128 pages of 32 tokens in 192.0 KiB\n"), "{text}");
+    // What does not fit is rejected by the same figures, of each rank of a group: 12 TiB are more than a machine has.
+    let large = ["--step-tokens", "160000000"];
     let figures = |text: &str| text.split(" do not fit into ").next().unwrap().trim_start_matches("error: ").to_owned();
-    assert!(rejected.status.code() == Some(2) && text.contains(" do not fit into ") && figures(&text) == figures(&plan), "{text} {plan}");
+    let mut all = Vec::new();
+    for device in ["cpu", "cpu,cpu"] {
+        for more in [&[][..], &draft] {
+            let arguments = [&["--device", device], &large[..], more].concat();
+            let run = |last: &[&str]| command().arg("serve").args(&arguments).args(last).output().unwrap();
+            let (plan, rejected) = (String::from_utf8(run(&["--plan"]).stdout).unwrap(), run(&["--port", "0"]));
+            let (text, plan) = (String::from_utf8(rejected.stderr).unwrap(), plan.lines().last().unwrap().to_owned());
+            assert!(rejected.status.code() == Some(2) && text.contains(" do not fit into ") && figures(&text) == figures(&plan), "{text} {plan}");
+            all.push(figures(&text).trim_end_matches(" TiB").parse::<f64>().unwrap());
+        }
+    }
+    let [one, drafted, of_rank, drafted_of_rank] = all[..] else { panic!("{all:?}") };
+    let is_twice = |more: f64, less: f64| (more / less - 2.0).abs() < 0.02;
+    assert!(of_rank < one && is_twice(drafted, one) && is_twice(drafted_of_rank, of_rank), "{all:?}");
 }

@@ -1,5 +1,6 @@
 //! A CUDA driver, an NVRTC, a CUPTI and a tool for NVTX without a GPU behind them. `FAKE_CUDA` says what is wrong: a `version`, a result of `init`, of
-//! `allocate` or of `cupti`, the number of `devices`, the bytes `free`, or the `architecture` that the compiler knows; as `key=number`. What the compiler
+//! `allocate` or of `cupti`, the number of `devices`, whether they are `peers`, the bytes `free`, or the `architecture` that the compiler knows; as
+//! `key=number`, with commas between several. What the compiler
 //! makes is a byte, which the driver loads; what is launched does nothing, but CUPTI has its time: a kernel takes ten nanoseconds, and the next begins
 //! after eight.
 
@@ -14,7 +15,8 @@ use std::{
 
 fn setting(key: &str, otherwise: u64) -> u64 {
     let text = env::var("FAKE_CUDA").unwrap_or_default();
-    text.split_once('=').filter(|(name, _)| *name == key).and_then(|(_, number)| number.parse().ok()).unwrap_or(otherwise)
+    let mut settings = text.split(',').filter_map(|setting| setting.split_once('='));
+    settings.find(|(name, _)| *name == key).and_then(|(_, number)| number.parse().ok()).unwrap_or(otherwise)
 }
 
 fn give<T>(place: *mut T, value: T) -> c_int {
@@ -66,8 +68,8 @@ functions! {
         setting("allocate", 999) as c_int
     };
     cuDeviceGetMemPool(pool: *mut *mut c_void, _device: c_int) => give(pool, ptr::dangling_mut());
-    cuDeviceCanAccessPeer() => NEVER;
-    cuMemPoolSetAccess() => NEVER;
+    cuDeviceCanAccessPeer(can: *mut c_int, _device: c_int, _peer: c_int) => give(can, setting("peers", 1) as c_int);
+    cuMemPoolSetAccess() => 0;
     cuMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) => 0;
     cuModuleGetFunction(function: *mut *const c_char, _module: *mut c_void, name: *const c_char) => {
         // SAFETY: the driver is given a string.

@@ -8,7 +8,8 @@ use super::opened::Opened;
 pub(super) fn open(ordinal: usize) -> Result<Opened> {
     let backend = elinvar_cuda::CudaBackend::new(ordinal)?;
     let software = backend.software();
-    Ok(Opened { software, ..Opened::new(backend) })
+    let peers = elinvar_cuda::CudaBackend::peers(ordinal)?.into_iter().map(super::BackendType::Cuda).collect();
+    Ok(Opened { software, peers, ..Opened::new(backend) })
 }
 
 #[cfg(not(all(feature = "cuda", not(target_vendor = "apple"))))]

@@ -41,6 +41,14 @@ impl BackendType {
         }
     }
 
+    /// The devices that a list names, such as `cuda:0,cuda:1`.
+    ///
+    /// # Errors
+    /// A name that this build does not know.
+    pub fn parse_list(names: &str) -> Result<Vec<Self>> {
+        names.split(',').map(|name| name.trim().parse()).collect()
+    }
+
     /// The device that the environment variable `ELINVAR_DEVICE` names, if it names one.
     ///
     /// # Errors
@@ -133,6 +141,8 @@ pub struct DeviceState {
     pub assumed: Option<String>,
     /// Its memory now.
     pub memory: MemoryInfo,
+    /// Other devices whose memory its kernels reach, as those of a group must.
+    pub peers: Vec<BackendType>,
     /// What drives it: versions of the driver and the compiler; empty where there is nothing to say.
     pub software: String,
 }
@@ -145,11 +155,12 @@ pub fn devices() -> Vec<DeviceReport> {
         BackendType::Cpu | BackendType::MetalSim | BackendType::Null => vec![backend],
     });
     let report = |backend: BackendType| {
-        let state = |Opened { device, software, family, assumed }| DeviceState {
+        let state = |Opened { device, software, family, assumed, peers }| DeviceState {
             properties: device.properties().clone(),
             family,
             assumed,
             memory: device.memory(),
+            peers,
             software,
         };
         DeviceReport { backend, state: backend.opened().map(state) }
@@ -168,6 +179,8 @@ mod tests {
         }
         assert_eq!("cuda:3".parse::<BackendType>().unwrap(), BackendType::Cuda(3));
         assert_eq!("metal:1".parse::<BackendType>().unwrap(), BackendType::Metal(1));
+        assert_eq!(BackendType::parse_list("cuda:0, cuda:1").unwrap(), [BackendType::Cuda(0), BackendType::Cuda(1)]);
+        assert!(BackendType::parse_list("cpu,").unwrap_err().to_string().starts_with("device '' is not available"));
         assert_eq!([BackendType::Cuda(3), BackendType::Metal(1)].map(|b| b.to_string()), ["cuda:3", "metal:1"]);
         #[cfg(all(feature = "metal", not(target_vendor = "apple")))]
         assert!(BackendType::Metal(0).open().err().unwrap().to_string().contains("only available on Apple platforms"));

@@ -2,17 +2,20 @@
 
 use elinvar_core::{Backend, Device, Error};
 
+use super::BackendType;
+
 /// A device and what only its own crate knows of it.
 pub(super) struct Opened {
     pub(super) device: Device,
     pub(super) software: String,
     pub(super) family: Option<String>,
     pub(super) assumed: Option<String>,
+    pub(super) peers: Vec<BackendType>,
 }
 
 impl Opened {
     pub(super) fn new(backend: impl Backend + 'static) -> Self {
-        Self { device: Device::new(backend), software: String::new(), family: None, assumed: None }
+        Self { device: Device::new(backend), software: String::new(), family: None, assumed: None, peers: Vec::new() }
     }
 }
 

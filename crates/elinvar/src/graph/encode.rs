@@ -9,15 +9,24 @@ use super::{
     node::{Graph, Node},
     shared::{TensorMemory, binding},
     value::{Action, Operand, Output, Value},
+    workspace::Workspace,
 };
 use crate::executor::byte_size;
 
-/// The commands of a graph. `memories` has what is given and what is wanted; other values share memory as soon as nothing needs one any more.
+/// The commands of a graph. `memories` has what is given and what is wanted; other values share memory as soon as nothing needs one any more, and all
+/// results lie in the workspace if there is one.
 ///
 /// # Errors
 /// Out of memory, or a kernel that does not compile.
-pub(super) fn encode(graph: &Graph, memories: &[Option<Arc<TensorMemory>>], device: &Device) -> Result<Arc<CommandList>> {
-    let mut memory = Memory { device, buffers: memories.iter().map(|memory| memory.as_ref()?.buffer()).collect(), free: Vec::new() };
+pub(super) fn encode(
+    graph: &Graph,
+    memories: &[Option<Arc<TensorMemory>>],
+    device: &Device,
+    workspace: Option<&mut Workspace>,
+) -> Result<Arc<CommandList>> {
+    let given: Vec<_> = memories.iter().map(|memory| memory.as_ref()?.buffer()).collect();
+    let free = workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.buffers.clone());
+    let mut memory = Memory { device, buffers: given.clone(), free, is_shared: workspace.is_some() };
     let last_uses = last_uses(graph);
     let mut list = ListBuilder::new();
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -26,10 +35,15 @@ pub(super) fn encode(graph: &Graph, memories: &[Option<Arc<TensorMemory>>], devi
             memory.free.extend(memory.buffers[*value].take());
         }
     }
-    for (memory, buffer) in memories.iter().zip(memory.buffers) {
+    let mut free = memory.free;
+    for ((memory, given), buffer) in memories.iter().zip(given).zip(memory.buffers) {
         if let (Some(memory), Some(buffer)) = (memory, buffer) {
+            free.extend(given.is_none().then(|| buffer.clone()));
             memory.set(buffer);
         }
+    }
+    if let Some(workspace) = workspace {
+        workspace.buffers = free;
     }
     Ok(list.finish())
 }
@@ -56,6 +70,8 @@ struct Memory<'a> {
     buffers: Vec<Option<Buffer>>,
     /// What transient values had.
     free: Vec<Buffer>,
+    /// Whether other recordings have the same memory.
+    is_shared: bool,
 }
 
 impl Memory<'_> {
@@ -104,7 +120,7 @@ impl Memory<'_> {
 
     /// Memory for a result.
     fn result(&mut self, value: Value, bytes: usize, wanted: bool) -> Result<Binding> {
-        let buffer = if wanted { self.device.allocate(bytes)? } else { self.transient(bytes)? };
+        let buffer = if wanted && !self.is_shared { self.device.allocate(bytes)? } else { self.transient(bytes)? };
         self.buffers[value] = Some(buffer.clone());
         buffer.bind(0, bytes)
     }
@@ -116,6 +132,11 @@ impl Memory<'_> {
             self.free.iter().enumerate().filter(|(_, buffer)| fits(buffer)).min_by_key(|(_, buffer)| buffer.raw().bytes()).map(|(index, _)| index);
         match best.and_then(|index| self.free.swap_remove(index).resized(bytes)) {
             Some(buffer) => Ok(buffer),
+            // In powers of two, what recordings of many sizes have together is at most four times what the largest has.
+            None if self.is_shared => {
+                let rounded = bytes.checked_next_power_of_two().unwrap_or(bytes);
+                self.device.allocate(rounded)?.resized(bytes).ok_or_else(|| Error::internal("a buffer is smaller than asked"))
+            }
             None => self.device.allocate(bytes),
         }
     }

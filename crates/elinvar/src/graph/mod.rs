@@ -18,8 +18,10 @@ mod shared;
 #[cfg(test)]
 mod tests;
 mod value;
+mod workspace;
 
 pub use recorder::Recorder;
 pub use recording::Recording;
 pub(crate) use shared::{Shared, TensorMemory, binding};
 pub(crate) use value::Action;
+pub use workspace::Workspace;

@@ -11,6 +11,7 @@ use super::{
     parts,
     recording::Recording,
     shared::{Memory, Open, Shared},
+    workspace::Workspace,
 };
 use crate::executor::Executor;
 
@@ -55,6 +56,10 @@ impl Recorder {
     /// # Errors
     /// Out of memory, or a kernel that does not compile.
     pub fn finish(self) -> Result<Recording> {
+        self.finish_in(None)
+    }
+
+    fn finish_in(self, workspace: Option<&mut Workspace>) -> Result<Recording> {
         let open = self.shared.open().take();
         let Some(Open { nodes, memories, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
         let results: Vec<_> = memories.iter().map(Memory::held).collect();
@@ -66,7 +71,7 @@ impl Recorder {
         parts::forward(&mut graph);
         matching::fuse(&mut graph, self.executor.properties());
         let programs = elements::fuse(&mut graph, &self.executor)?;
-        let list = encode::encode(&graph, &results, &self.executor.device)?;
+        let list = encode::encode(&graph, &results, &self.executor.device, workspace)?;
         Ok(Recording { list, written, programs })
     }
 }
@@ -93,6 +98,33 @@ impl Executor {
     /// # Errors
     /// Those of `body` and of [`Recorder::finish`].
     pub fn record<T>(&self, body: impl FnOnce(&Executor) -> Result<T>) -> Result<(Recording, T)> {
+        self.record_with(None, body)
+    }
+
+    /// The same, with results in memory that all recordings of a workspace share, for recordings of which one is replayed after the other: what was
+    /// recorded of one, the results that `body` gives among it, is there until another is replayed.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, Workspace};
+    /// # let executor = Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1f32, 2.0])?;
+    /// let mut workspace = Workspace::default();
+    /// let (first, y) = executor.record_in(&mut workspace, |recorded| x.on(recorded)?.exp())?;
+    /// let (second, z) = executor.record_in(&mut workspace, |recorded| x.on(recorded)?.mul(&x))?;
+    /// executor.replay(&first)?;
+    /// assert_eq!(y.to_vec::<f32>()?, x.exp()?.to_vec::<f32>()?);
+    /// executor.replay(&second)?;
+    /// assert_eq!((z.to_vec::<f32>()?, workspace.bytes()), (vec![1.0, 4.0], 256));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `body` and of [`Recorder::finish`]; a workspace that was used with another device.
+    pub fn record_in<T>(&self, workspace: &mut Workspace, body: impl FnOnce(&Executor) -> Result<T>) -> Result<(Recording, T)> {
+        self.record_with(Some(workspace), body)
+    }
+
+    fn record_with<T>(&self, workspace: Option<&mut Workspace>, body: impl FnOnce(&Executor) -> Result<T>) -> Result<(Recording, T)> {
         let recorder = Recorder::new(self);
         let value = body(recorder.executor())?;
         let is_forgotten = |open: &Open| open.nodes.is_empty() && !open.is_moved_to;
@@ -101,7 +133,7 @@ impl Executor {
                 "nothing was recorded: move an input to the executor that is given (Tensor::on), or apply operators to that",
             ));
         }
-        Ok((recorder.finish()?, value))
+        Ok((recorder.finish_in(workspace)?, value))
     }
 
     /// Runs what `body` asks of the executor that it is given, and of tensors moved to that with [`Tensor::on`](crate::Tensor::on), when all of it is known: chains of operators

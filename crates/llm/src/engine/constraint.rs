@@ -9,11 +9,12 @@ use elinvar::{Error, Result};
 
 /// Says which tokens may come next: a grammar's state, for one.
 pub trait TokenMask: Send {
-    /// Gives `allow` each token that may come next, end tokens included where the answer may end.
+    /// Sets the bit of each token that may come next, end tokens included where the answer may end: of token `t` bit `t % 32` of word `t / 32`. All are clear
+    /// before, and there is a bit for each token of the vocabulary.
     ///
     /// # Errors
     /// It cannot be known: the request fails.
-    fn allowed(&mut self, allow: &mut dyn FnMut(u32)) -> Result<()>;
+    fn allow(&mut self, words: &mut [u32]) -> Result<()>;
 
     /// Goes on by a token, which was allowed.
     ///
@@ -34,18 +35,18 @@ impl Constraint {
 
     /// Takes the tokens that may not come out of `scores`.
     pub(super) fn restrict(&self, scores: &mut [f32]) -> Result<()> {
-        let mut allowed = vec![f32::NEG_INFINITY; scores.len()];
-        let mut count = 0;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).allowed(&mut |token| {
-            if let (Some(place), Some(score)) = (allowed.get_mut(token as usize), scores.get(token as usize)) {
-                *place = *score;
-                count += 1;
+        let mut words = vec![0u32; scores.len().div_ceil(32)];
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).allow(&mut words)?;
+        let mut is_any_allowed = false;
+        for (scores, word) in scores.chunks_mut(32).zip(words) {
+            for (bit, score) in scores.iter_mut().enumerate().filter(|_| word != u32::MAX) {
+                *score = if word >> bit & 1 == 1 { *score } else { f32::NEG_INFINITY };
             }
-        })?;
-        if count == 0 {
+            is_any_allowed |= word.trailing_zeros() < scores.len() as u32;
+        }
+        if !is_any_allowed {
             return Err(Error::invalid_argument("the constraint allows no token of the vocabulary: the answer cannot go on"));
         }
-        scores.copy_from_slice(&allowed);
         Ok(())
     }
 

@@ -28,7 +28,6 @@ pub use drafts::{DraftSource, Drafts};
 pub use logprobs::Logprobs;
 use pages::PAGE;
 pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
-pub(crate) use runner::RECORDINGS;
 use runner::{GREEDY, Part, Runner};
 use schedule::{Schedule, Share};
 use sequence::Sequence;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use elinvar::{Error, Result, kernels::sample::Settings};
+use elinvar::{Error, Result, Workspace, kernels::sample::Settings};
 
 use super::{pages::PAGE, request::EngineOptions};
 use crate::model::{Model, PagedCache, PagedStep, Stacks, StepData, StepShape};
 
-/// Recorded steps that are kept: one for each shape, which has its own intermediate results.
-pub(crate) const RECORDINGS: usize = 32;
+/// Recorded steps that are kept: one for each shape.
+const RECORDINGS: usize = 32;
 
 /// Tokens of one text that a step computes.
 pub(super) struct Part<'a> {
@@ -42,6 +42,8 @@ pub(super) struct Runner {
     /// The adapters of steps that have some.
     stacks: Option<Stacks>,
     steps: Vec<PagedStep>,
+    /// What steps compute on their way, one after the other.
+    workspace: Workspace,
     /// Where the logits of each part of the last run begin.
     places: Vec<usize>,
     /// The first slot of no page: where tokens go that only fill up a step.
@@ -62,7 +64,7 @@ pub(super) fn bucket(count: usize) -> usize {
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
-        Ok(Self { model, cache, stacks: None, steps: Vec::new(), places: Vec::new(), spare: pages * PAGE })
+        Ok(Self { model, cache, stacks: None, steps: Vec::new(), workspace: Workspace::default(), places: Vec::new(), spare: pages * PAGE })
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
@@ -79,9 +81,10 @@ impl Runner {
         Ok(())
     }
 
+    /// How many steps are recorded, and the bytes of what they share.
     #[cfg(test)]
-    pub(super) fn recordings(&self) -> usize {
-        self.steps.len()
+    pub(super) fn recordings(&self) -> (usize, usize) {
+        (self.steps.len(), self.workspace.bytes())
     }
 
     /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts.
@@ -169,7 +172,7 @@ impl Runner {
                 if self.steps.len() == RECORDINGS {
                     self.steps.remove(0);
                 }
-                PagedStep::record(&self.model, self.stacks.as_ref(), &self.cache, shape)?
+                PagedStep::record(&self.model, self.stacks.as_ref(), &self.cache, &mut self.workspace, shape)?
             }
         };
         self.steps.push(step);

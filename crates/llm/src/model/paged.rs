@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use elinvar::{DType, Recording, Result, Tensor, kernels::sample::Settings};
+use elinvar::{DType, Recording, Result, Tensor, Workspace, kernels::sample::Settings};
 
 use super::{
     CacheType, Model, Stacks,
@@ -92,16 +92,16 @@ pub(crate) struct StepData {
 }
 
 impl PagedStep {
-    /// Records a step of `model`, whose adapters are stacked if the step has some.
+    /// Records a step of `model`, whose adapters are stacked if the step has some. Logits are there until another step of the workspace runs.
     ///
     /// # Errors
     /// Out of memory.
-    pub(crate) fn record(model: &Model, stacks: Option<&Stacks>, cache: &PagedCache, shape: StepShape) -> Result<Self> {
+    pub(crate) fn record(model: &Model, stacks: Option<&Stacks>, cache: &PagedCache, workspace: &mut Workspace, shape: StepShape) -> Result<Self> {
         let (executor, rows, count) = (model.executor(), shape.rows(), shape.wanted());
         let state = executor.zeros(DType::I32, &[(3 + usize::from(shape.adapted)) * rows + count + shape.texts() * shape.entries])?;
         let (drawn, factors, numbers) =
             (executor.zeros(DType::I32, &[count, 2])?, executor.zeros(DType::F32, &[count, 3])?, executor.zeros(DType::U32, &[count, 3])?);
-        let (recording, logits) = executor.record(|recorded| {
+        let (recording, logits) = executor.record_in(workspace, |recorded| {
             let state = state.on(recorded)?;
             let mut start = 0;
             let mut next = |count: usize| {

@@ -235,10 +235,16 @@ fn is_byte_level(inner: &tokenizers::Tokenizer) -> bool {
     inner.get_decoder().is_some_and(|decoder| serde_json::to_string(decoder).is_ok_and(|text| text.contains("ByteLevel")))
 }
 
+/// Words of which each thread keeps the tokens: a word of 256 letters takes some 9 KiB.
+pub(super) const KEPT_WORDS: usize = 1024;
+
 fn load(bytes: &[u8]) -> Result<tokenizers::Tokenizer, tokenizers::Error> {
     serde_json::from_slice::<IgnoredAny>(bytes)?;
     guarded(|| {
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+        let mut model = inner.get_model().clone();
+        model.resize_cache(KEPT_WORDS);
+        inner.with_model(model);
         // Both are meant for batches of training; a prompt is neither cut nor padded.
         inner.with_truncation(None)?.with_padding(None);
         Ok(inner)

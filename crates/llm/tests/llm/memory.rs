@@ -1,4 +1,4 @@
-//! What reading a hostile GGUF file allocates, by an allocator that counts for each thread.
+//! What hostile GGUF files and texts allocate, by an allocator that counts for each thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -96,6 +96,15 @@ fn name(mut number: usize) -> String {
     name
 }
 
+fn model(name: &str) -> Vec<u8> {
+    key("tokenizer.ggml.model", 8, &text(name))
+}
+
+fn scores(count: usize) -> Vec<u8> {
+    let head = [&6u32.to_le_bytes()[..], &(count as u64).to_le_bytes()].concat();
+    key("tokenizer.ggml.scores", 9, &[head, vec![0; 4 * count]].concat())
+}
+
 #[track_caller]
 fn check(what: &str, bytes: Vec<u8>) {
     let size = bytes.len();
@@ -121,14 +130,30 @@ fn hostile_files_allocate_little() {
     for (what, count) in [("tensors", 1 << 16), ("too many tensors", 1 << 18)] {
         check(what, file(std::slice::from_ref(&alignment), &(0..count).map(name).collect::<Vec<_>>()));
     }
-    let model = |model: &str| key("tokenizer.ggml.model", 8, &text(model));
     let tokens = |count: usize| texts("tokenizer.ggml.tokens", (0..count).map(name));
-    let scores = |count: usize| {
-        let head = [&6u32.to_le_bytes()[..], &(count as u64).to_le_bytes()].concat();
-        key("tokenizer.ggml.scores", 9, &[head, vec![0; 4 * count]].concat())
-    };
     check("many tokens", file(&[model("llama"), tokens(1 << 15), scores(1 << 15)], &[]));
     // Every split of every token is of two tokens.
     let chain = texts("tokenizer.ggml.tokens", (1..1025).map(|length| "a".repeat(length)));
     check("splits of tokens", file(&[model("llama"), chain, scores(1024)], &[]));
+}
+
+#[test]
+fn hostile_texts_are_not_kept() {
+    let shakespeare = ModelFiles::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shakespeare")).unwrap();
+    let letters: Vec<_> = (b'a'..=b'z').map(|letter| char::from(letter).to_string()).collect();
+    let tokens = texts("tokenizer.ggml.tokens", letters.into_iter());
+    let bytes = file(&[model("llama"), tokens, scores(26)], &[]);
+    let gguf = ModelFiles::Gguf(Arc::new(Gguf::parse("m.gguf", HostMemory::new(Arc::new(bytes))).unwrap()));
+    for (what, files) in [("tokenizer.json", shakespeare), ("GGUF", gguf)] {
+        let tokenizer = Tokenizer::open(&files).unwrap();
+        let used = peak(|| {
+            for number in 0..1600u64 {
+                // Other letters each time, few of which are in one token.
+                let word: String = (0..250).map(|place| char::from(b'a' + (number * (place * place + 7) % 8191 % 26) as u8)).collect();
+                assert!(tokenizer.encode(&word).unwrap().len() > 60);
+            }
+        });
+        println!("{what}: {used} bytes kept");
+        assert!(used < 10 << 20, "{what}: {used} bytes kept");
+    }
 }

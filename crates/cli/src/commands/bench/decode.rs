@@ -1,7 +1,7 @@
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use clap::{Args, ValueEnum};
-use elinvar::{Executor, Result};
+use elinvar::{Error, Executor, Result};
 use elinvar_llm::{
     Adapter, CacheType, Config, Engine, EngineOptions, MemoryEstimate, Model, ModelFiles, Output, Request, Sampling, Session, WeightType, Weights,
 };
@@ -153,16 +153,17 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     }
     for (&count, &tokens) in args.sequences.iter().flat_map(|count| args.generate.iter().map(move |tokens| (count, tokens))) {
         let prompt = args.prompt.first().copied().unwrap_or(1);
-        let mut engine = engine(&base, count, prompt + tokens, args.cache_dtype)?;
+        // Of each sequence, the tokens after the first.
+        let steps = tokens.saturating_sub(1).max(1);
+        let mut engine = engine(&base, count, [prompt, steps], args.cache_dtype)?;
         if let Some(folder) = &args.adapter {
             (0..count.min(ADAPTERS)).try_for_each(|number| engine.load_adapter(&number.to_string(), folder))?;
         }
-        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, tokens], &sampling, || Ok(())))?;
-        // Of each sequence, the tokens after the first.
-        let (steps, name) = (tokens.saturating_sub(1), format!("{count} x tg{tokens}"));
+        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, steps], &sampling, || Ok(())))?;
+        let name = format!("{count} x tg{tokens}");
         let limit = Some(bytes as f64 * steps as f64 / seconds / bandwidth);
         if let Some(profiler) = &mut profiler {
-            decode_many(&mut engine, count, [prompt, tokens], &sampling, || profiler.begin())?;
+            decode_many(&mut engine, count, [prompt, steps], &sampling, || profiler.begin())?;
             profiler.end(&name, Known { tokens: Some(count * steps), unprofiled: Some(seconds) })?;
         }
         rows.push(Row { name, tokens: count * steps, seconds, processor, limit });
@@ -241,35 +242,43 @@ fn decode(session: &mut Session, tokens: usize, sampling: &Sampling) -> Result<f
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// An engine with room for `count` texts of `longest` tokens.
-fn engine(model: &Arc<Model>, count: usize, longest: usize, cache: CacheType) -> Result<Engine> {
-    let context = longest.min(model.config().max_context);
-    let (cache_tokens, default) = (count * context.next_multiple_of(32), EngineOptions::new(context, cache));
-    let step_tokens = default.step_tokens.max(count);
-    Engine::new(model.clone(), EngineOptions { cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
+/// An engine with room for `count` texts that decode together for so many steps, after a prompt each.
+fn engine(model: &Arc<Model>, count: usize, [prompt, steps]: [usize; 2], cache: CacheType) -> Result<Engine> {
+    let most = model.config().max_context;
+    let default = EngineOptions::new(most, cache);
+    let step_tokens = default.step_tokens.saturating_add(count);
+    // The first text decodes while others begin, each of which takes as many steps at most.
+    let ahead = count.saturating_mul(prompt.div_ceil(default.step_tokens));
+    let context = prompt.saturating_add(ahead).saturating_add(steps + 1).min(most);
+    let cache_tokens = count.saturating_mul(context.next_multiple_of(32));
+    Engine::new(model.clone(), EngineOptions { context, cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
 }
 
-/// Seconds that the tokens after each sequence's first take, once all have that: as if all had begun at once. `begin` is called before the first of these.
+/// Seconds of so many steps in which all of `count` texts decode, once all have begun. `begin` is called before the first of these.
 fn decode_many(
     engine: &mut Engine,
     count: usize,
-    [prompt, tokens]: [usize; 2],
+    [prompt, steps]: [usize; 2],
     sampling: &Sampling,
     begin: impl FnOnce() -> Result<()>,
 ) -> Result<f64> {
     let adapters = engine.adapters().count();
-    for number in 0..count {
+    let submit = |number: usize| {
         let prompt = (0..prompt as u32).map(|i| (i * 31 + number as u32 * 7) % 1000).collect();
         let adapter = (adapters > 0).then(|| (number % adapters).to_string());
-        engine.submit(Request { sampling: *sampling, adapter, ..Request::new(prompt, tokens) })?;
-    }
-    // The time of steps in which all decode, for each token.
-    let (mut seconds, mut steps, mut begin) = (0.0, 0, Some(begin));
-    let mut made = 0;
-    while !engine.is_idle() {
-        if made == count as u64
-            && let Some(begin) = begin.take()
-        {
+        engine.submit(Request { sampling: *sampling, adapter, ..Request::new(prompt, usize::MAX) })
+    };
+    let requests = (0..count).map(submit).collect::<Result<Vec<_>>>()?;
+    let (mut seconds, mut measured, mut begin) = (0.0, 0, Some(begin));
+    let mut are_all_there = false;
+    while measured < steps {
+        if engine.is_idle() {
+            let context = engine.options().context;
+            return Err(Error::invalid_argument(format!(
+                "{count} sequences never decode together for {steps} steps after prompts of {prompt} tokens in a context of {context}: ask for fewer or shorter ones"
+            )));
+        }
+        if are_all_there && let Some(begin) = begin.take() {
             begin()?;
         }
         let before = engine.statistics();
@@ -277,11 +286,15 @@ fn decode_many(
         if let Some(Output::Failed { error, .. }) = engine.step().into_iter().find(|output| matches!(output, Output::Failed { .. })) {
             return Err(error);
         }
-        let after = engine.statistics();
-        made = after.generated_tokens - before.generated_tokens;
-        if made == count as u64 && after.computed_tokens - before.computed_tokens == made {
-            (seconds, steps) = (seconds + start.elapsed().as_secs_f64(), steps + 1);
+        let (after, taken) = (engine.statistics(), start.elapsed().as_secs_f64());
+        let [made, computed] = [after.generated_tokens - before.generated_tokens, after.computed_tokens - before.computed_tokens];
+        are_all_there = made == count as u64;
+        if are_all_there && computed == made {
+            (seconds, measured) = (seconds + taken, measured + 1);
         }
     }
-    Ok(seconds / f64::from(steps.max(1)) * tokens.saturating_sub(1) as f64)
+    for request in requests {
+        engine.cancel(request);
+    }
+    Ok(seconds)
 }

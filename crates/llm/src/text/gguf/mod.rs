@@ -14,6 +14,7 @@ use tokenizers::{
     models::bpe::{BPE, Merges, Vocab},
 };
 
+use super::tokenizer::KEPT_WORDS;
 use crate::gguf::{Gguf, TokenKind, Value, Vocabulary};
 
 /// What a file says about its tokenizer.
@@ -103,8 +104,8 @@ fn byte_level(file: &Gguf, vocabulary: &Vocabulary<'_>) -> Result<(tokenizers::T
         Ok((left.to_owned(), right.to_owned()))
     };
     let merges = merges.into_iter().map(pair).collect::<Result<Merges>>()?;
-    let model = BPE::builder().vocab_and_merges(ids(vocabulary), merges).ignore_merges(pre.ignore_merges).build().map_err(|e| library(file, &e))?;
-    let mut inner = tokenizers::Tokenizer::new(model);
+    let builder = BPE::builder().cache_capacity(KEPT_WORDS).vocab_and_merges(ids(vocabulary), merges).ignore_merges(pre.ignore_merges);
+    let mut inner = tokenizers::Tokenizer::new(builder.build().map_err(|e| library(file, &e))?);
     let split = |pattern: &&str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
     let steps: Vec<_> = pre.patterns.iter().map(split).chain([bytes.clone()]).collect();
@@ -117,7 +118,7 @@ fn byte_level(file: &Gguf, vocabulary: &Vocabulary<'_>) -> Result<(tokenizers::T
 fn sentence_piece(file: &Gguf, vocabulary: &Vocabulary<'_>, prefix: bool) -> Result<tokenizers::Tokenizer> {
     let ids = ids(vocabulary);
     let merges = merges_of_scores(file, vocabulary, &ids)?;
-    let mut builder = BPE::builder().vocab_and_merges(ids, merges).byte_fallback(true).fuse_unk(true);
+    let mut builder = BPE::builder().cache_capacity(KEPT_WORDS).vocab_and_merges(ids, merges).byte_fallback(true).fuse_unk(true);
     let unknown = vocabulary.kinds.iter().position(|kind| *kind == TokenKind::Unknown).and_then(|id| vocabulary.tokens.get(id));
     if let Some(unknown) = unknown {
         builder = builder.unk_token((*unknown).to_owned());
