@@ -235,7 +235,7 @@ fn a_product_and_its_sum_are_one_launch_of_the_library() {
     };
     assert_eq!(sums(&cuda(true), DType::BF16), ["matrix_product_sum"]);
     assert_eq!(sums(&cuda(false), DType::BF16), ["matmul", "add"]);
-    assert_eq!(sums(&cuda(true).with_precision(Precision::Strict), DType::BF16), ["matmul", "add"]);
+    assert_eq!(sums(&cuda(true).with_precision(Precision::Strict), DType::BF16), ["matmul_fixed", "add"]);
 }
 
 #[test]
