@@ -124,8 +124,9 @@ fn losses_are_those_of_peft_and_pytorch() {
 
 #[test]
 fn the_embedded_model_learns_as_with_peft_and_pytorch() {
+    // Its weights have 16 bits: strict products would have x in 16 bits too, and the reference has it in f32.
     let training = &trainings()["shakespeare"];
-    check("shakespeare", &training.losses(&strict(2), 6, false), &training.losses);
+    check("shakespeare", &training.losses(&strict(2).with_precision(Precision::Fast), 6, false), &training.losses);
 }
 
 /// As `PAIRS` of the script.
