@@ -213,9 +213,10 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     const X rows = source.of(x, p, row, simdgroup, lane, memory);
     while (number < p.tiles) {
         const Part tile(layers, number);
-        number += step;
-        const bool more = number < p.tiles;
-        dots.fold_lines(rows, k, lane, more, more ? Part(layers, number).lines(k) : tile.lines(k));
+        const uint next = number + step;
+        const bool more = next < p.tiles;
+        dots.fold_lines(rows, k, lane, more, Part(layers, more ? next : number).lines(k));
+        number = next;
         tile.store(dots.total(lane), residual, p, row, lane);
     }
 }
