@@ -34,7 +34,7 @@ impl MemoryEstimate {
         Self::with_weights(config, clamp(kind.bytes(parameters)), context, cache.into(), chunk)
     }
 
-    /// Of stored weights beside an engine, whose steps share what they compute on their way: at most four times what a full one needs.
+    /// Of stored weights beside an engine, whose steps share the memory of their intermediates: at most four times what a full one needs.
     pub fn of_engine(config: &Config, weights: &Weights, options: &EngineOptions) -> Self {
         Self::with_engine(config, weights.bytes(), options)
     }

@@ -42,7 +42,7 @@ pub(super) struct Runner {
     /// The adapters of steps that have some.
     stacks: Option<Stacks>,
     steps: Vec<PagedStep>,
-    /// What steps compute on their way, one after the other.
+    /// The intermediates of steps, of which one runs at a time.
     workspace: Workspace,
     /// Where the logits of each part of the last run begin.
     places: Vec<usize>,

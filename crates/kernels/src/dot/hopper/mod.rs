@@ -32,7 +32,7 @@ const CUTTERS: u32 = 256;
 /// Rows and blocks that a thread block cuts.
 const CUT: [usize; 2] = [16, 8];
 
-/// Columns, and rows of a right side of f32, up to which products are made elsewhere.
+/// Columns up to which products are made elsewhere, and rows too where the right side is f32.
 const LEAST: usize = 8;
 
 /// Rows of the left side up to which the right side is read once, columns of a thread block's, and its threads.
