@@ -113,8 +113,12 @@ impl CompiledKernel {
             } else if let Ok(bytes) = value.extract() {
                 Given::Memory(bytes)
             } else {
-                let wrong =
-                    |_| PyTypeError::new_err(format!("kernel {}: '{name}' is {value}: a tensor, bytes, or a size of threadgroup memory are expected", self.0.signature().name));
+                let wrong = |_| {
+                    PyTypeError::new_err(format!(
+                        "kernel {}: '{name}' is {value}: a tensor, bytes, or a size of threadgroup memory are expected",
+                        self.0.signature().name
+                    ))
+                };
                 Given::Bytes(value.extract().map_err(wrong)?)
             };
             given.push((name.as_str(), argument));

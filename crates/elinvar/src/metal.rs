@@ -344,7 +344,9 @@ impl MetalKernel {
     /// Bytes for a reference must hold the value it refers to, where the size of its type is known.
     fn check_size(&self, name: &str, bytes: usize) -> Result<()> {
         let found = self.kernel.parameters.iter().zip(&*self.element_sizes).find(|(parameter, _)| parameter.name == name);
-        let Some((elinvar_msl::Parameter { kind: ParameterKind::Buffer { element, reference: true, .. }, .. }, Some(size))) = found else { return Ok(()) };
+        let Some((elinvar_msl::Parameter { kind: ParameterKind::Buffer { element, reference: true, .. }, .. }, Some(size))) = found else {
+            return Ok(());
+        };
         if *size > bytes {
             return Err(Error::invalid_argument(format!("'{name}' is given {bytes} bytes, a {element} takes {size}")));
         }

@@ -132,6 +132,7 @@ fn access(line: &str) -> Option<(&str, u64)> {
         Some(operands) => (operands, ' '),
         None => (line.split_once(" = load ")?.1, ','),
     };
+    let operands = operands.strip_prefix("volatile ").unwrap_or(operands);
     let (kind, rest) = if operands.starts_with('<') { operands.split_once('>')? } else { operands.split_once(type_end)? };
     let pointer = rest.split_once(", align ")?.0.rsplit_once("ptr ")?.1;
     Some((pointer, bytes_of(kind)?)).filter(|_| pointer.starts_with('%'))
