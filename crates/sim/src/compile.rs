@@ -137,7 +137,8 @@ pub(crate) struct Place {
 
 impl Compiler {
     pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
-        let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
+        let functions = ("math.metal", elinvar_math::METAL.text);
+        let prelude = folder(&cache, "prelude", &[simulator::PRELUDE, &[functions]].concat())?;
         let sources = folder(&cache, "runtime", RUNTIME)?;
         let mut compiler = Self { toolchain, cache, prelude, runtime: PathBuf::new() };
         compiler.runtime = compiler.runtime_library(&sources)?;
