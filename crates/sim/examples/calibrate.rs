@@ -201,7 +201,7 @@ struct Case {
 /// Plausible arguments; none where a type or parameter is not provided for.
 fn case(library: &Library, name: &str, shape: Shape) -> Option<Case> {
     use elinvar_msl::ParameterKind;
-    let kernel = library.kernel(name).ok()?;
+    let kernel = library.kernels().kernel(name).ok()?;
     let (mut buffers, mut bytes) = (Vec::new(), Vec::new());
     for parameter in &kernel.parameters {
         let ParameterKind::Buffer { index, written, element, .. } = &parameter.kind else { continue };
@@ -220,7 +220,7 @@ fn case(library: &Library, name: &str, shape: Shape) -> Option<Case> {
             (_, None) => return None,
         }
     }
-    let constants = library.constants(name).ok()?.iter().map(|constant| (constant.index, ConstantValue::Bool(true))).collect();
+    let constants = library.kernels().constants(name).ok()?.iter().map(|constant| (constant.index, ConstantValue::Bool(true))).collect();
     Some(Case { shape, buffers, bytes, constants })
 }
 
@@ -300,8 +300,8 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
         }
     };
     let (mut count, mut cases) = (Count::default(), Vec::new());
-    for name in text.kernels().into_iter().step_by(step) {
-        if compiled.kernel(name).is_err() {
+    for name in text.kernels().names().into_iter().step_by(step) {
+        if compiled.kernels().kernel(name).is_err() {
             continue;
         }
         count.kernels += 1;

@@ -39,7 +39,7 @@ pub(super) fn call(line: &str) -> Option<(usize, usize)> {
 }
 
 /// A call's type and where the name of its function begins: `fast float @f(…`, `fastcc noundef zeroext i1 @f(…`.
-pub(super) pub(super) fn callee(text: &str) -> Option<(&str, usize)> {
+pub(super) fn callee(text: &str) -> Option<(&str, usize)> {
     let mut at = text.trim_start();
     loop {
         let word = at.split(' ').next()?;

@@ -28,7 +28,8 @@ pub(super) struct Intrinsics<'a> {
 
 /// Whether the place of the call is handed over, last.
 pub(super) fn is_sited(name: &str, machine: &Machine<'_>) -> bool {
-    matches!(machine, Machine::Simulator(_)) && ["air.simd_", "air.quad_", "air.simdgroup", "air.wg.barrier", "air.atomic.fence"].iter().any(|prefix| name.starts_with(prefix))
+    matches!(machine, Machine::Simulator(_))
+        && ["air.simd_", "air.quad_", "air.simdgroup", "air.wg.barrier", "air.atomic.fence"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl<'a> Intrinsics<'a> {
@@ -46,7 +47,8 @@ impl<'a> Intrinsics<'a> {
         if is_sited(call.name, self.machine) {
             parameters.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
         }
-        let text = format!("\ndefine internal {} @{}({}) {} {{\n{body}}}\n", call.result, call.name, parameters.join(", "), self.machine.attributes());
+        let text =
+            format!("\ndefine internal {} @{}({}) {} {{\n{body}}}\n", call.result, call.name, parameters.join(", "), self.machine.attributes());
         self.definitions.insert(call.name.to_owned(), text);
         true
     }
@@ -161,7 +163,7 @@ impl<'a> Intrinsics<'a> {
             })
         };
         let places = ["ptr %file".to_owned(), "i32 %line".to_owned()];
-        let place = if is_sited(call.name, self.machine) { &places[..] } else { &[] };
+        let site: &[String] = if is_sited(call.name, self.machine) { &places } else { &[] };
         let (mut body, mut arguments, mut kinds) = (String::new(), Vec::new(), Vec::new());
         let mut give = |kind: &str, value: String| {
             kinds.push(kind.to_owned());
@@ -194,20 +196,20 @@ impl<'a> Intrinsics<'a> {
                     return None;
                 }
                 let name = format!("elv_air_matrix_product_{}_{}_{}", suffix(&c)?, suffix(&a)?, suffix(&b)?);
-                self.filled(&name, call.result, body, arguments, kinds, place)
+                self.filled(&name, call.result, body, arguments, kinds, site)
             }
             ("load", ["ptr", place @ ..]) => {
                 give("ptr", "%x0".to_owned());
                 offsets(&mut body, 1, place, &mut give)?;
-                self.filled(&format!("elv_air_matrix_load_{}", suffix(vector(call.result)?.1)?), call.result, body, arguments, kinds, place)
+                self.filled(&format!("elv_air_matrix_load_{}", suffix(vector(call.result)?.1)?), call.result, body, arguments, kinds, site)
             }
             ("store", [matrix, "ptr", place @ ..]) => {
                 give("ptr", "%x1".to_owned());
                 offsets(&mut body, 2, place, &mut give)?;
                 let element = both(&mut body, 0, matrix, &mut give)?;
                 let name = format!("elv_air_matrix_store_{}", suffix(&element)?);
-                kinds.extend(place.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
-                arguments.extend_from_slice(place);
+                kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
+                arguments.extend_from_slice(site);
                 Some(body + &self.call(&name, "void", &kinds.join(", "), &arguments)?)
             }
             _ => None,
@@ -222,13 +224,13 @@ impl<'a> Intrinsics<'a> {
         body: String,
         mut arguments: Vec<String>,
         mut kinds: Vec<String>,
-        place: &[String],
+        site: &[String],
     ) -> Option<String> {
         let (_, element) = vector(result)?;
         kinds.push("ptr".to_owned());
         arguments.push("ptr %made".to_owned());
-        kinds.extend(place.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
-        arguments.extend_from_slice(place);
+        kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
+        arguments.extend_from_slice(site);
         if !self.runtime.contains(name) {
             return None;
         }

@@ -165,7 +165,6 @@ fn source_name(mangled: &str) -> String {
     named.next_back().unwrap_or(plain).to_owned()
 }
 
-
 pub(super) struct Lowering<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) shared: HashMap<&'a str, Shared<'a>>,
@@ -471,22 +470,16 @@ impl<'a> Lowering<'a> {
         self.push(&format!("  {mask} = and {kind} {amount}, {most}{place}"));
         format!("  {name} = {before}, {mask}")
     }
-
-
-
+}
 
 /// What a function's lines share.
 struct Function {
     /// Computed before anything else.
     hoisted: String,
     /// The threadgroup variables.
-    pub(super) used: BTreeSet<usize>,
+    used: BTreeSet<usize>,
     expressions: usize,
 }
-
-
-
-
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,10 @@ impl Lowering<'_> {
         parameters.push("ptr byval([3 x i32]) align 4 %grid".to_owned());
         let mut head = String::from("  call void @elv_air_await_launches()\n");
         for (at, coordinate) in ["x", "y", "z"].iter().enumerate() {
-            let _ = writeln!(head, "  %at.{coordinate} = getelementptr i32, ptr %grid, i32 {at}\n  %grid.{coordinate} = load i32, ptr %at.{coordinate}, align 4");
+            let _ = writeln!(
+                head,
+                "  %at.{coordinate} = getelementptr i32, ptr %grid, i32 {at}\n  %grid.{coordinate} = load i32, ptr %at.{coordinate}, align 4"
+            );
         }
         if nvidia.threadgroups == Threadgroups::Nonuniform {
             let _ = writeln!(head, "  %outside = call i1 @elv_air_is_outside({GRID})\n  br i1 %outside, label %end, label %begin\n\nbegin:");

@@ -108,7 +108,7 @@ impl Launch {
         assert!(report.findings.iter().all(|finding| finding.kind == first.kind), "{:?}", report.findings);
         let at = first.at.as_ref().expect("a place");
         assert_eq!(&*at.file, "x.metallib/k.ll", "{first}");
-        let text = simulator().toolchain().disassemble(&assemble(&self.module), "k").unwrap();
+        let text = simulator().toolchain().clang().disassemble(&assemble(&self.module), "k").unwrap();
         (first.kind, text.lines().nth(at.line as usize - 1).unwrap().trim().to_owned())
     }
 }
@@ -328,12 +328,9 @@ fn what_cannot_be_executed_is_named() {
     let variable = module("@environ = external global ptr", "  %v = load ptr, ptr @environ");
     assert_eq!(error(&variable), "x.metallib, function `k`: it uses `environ`, which is not in the library");
     let texture = module("", "").replace("!\"air.buffer\", !\"air.location_index\", i32 0", "!\"air.texture\", !\"air.location_index\", i32 0");
-    assert_eq!(error(&texture), "x.metallib, function `k`: its parameter `x` is a texture, which the simulator does not have");
+    assert_eq!(error(&texture), "x.metallib, function `k`: its parameter `x` is a texture, which is not supported");
     let position = module("", "").replace("air.thread_position_in_grid", "air.amplification_count");
-    assert_eq!(
-        error(&position),
-        "x.metallib, function `k`: its parameter `i` is a position `amplification_count`, which the simulator does not have"
-    );
+    assert_eq!(error(&position), "x.metallib, function `k`: its parameter `i` is a position `amplification_count`, which is not supported");
     let open =
         |file: Vec<u8>| -> Result<()> { simulator().compiled_library("x.metallib", file, &CompileOptions::default())?.pipeline("l", &[]).map(drop) };
     let file = container::library(&[container::Compiled { name: "k", bitcode: b"BC\xc0\xde", constants: &[] }]);
