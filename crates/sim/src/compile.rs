@@ -8,6 +8,7 @@ use std::{
 };
 
 use elinvar_core::{Cache, CacheKey, Result};
+use elinvar_metallib::air;
 use elinvar_msl::simulator;
 
 use crate::{
@@ -64,10 +65,6 @@ const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-di
 const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
 /// What is changed in kernels that flush subnormals is, too.
 const FLUSHING: &[u8] = include_bytes!("subnormals.rs");
-
-/// What compiled Metal libraries call, and how they are rewritten: part of what their kernels are made from.
-const AIR_RUNTIME: &str = include_str!("runtime/air.h");
-const AIR_LOWERING: [&[u8]; 3] = [include_bytes!("air/lower.rs"), include_bytes!("air/intrinsics.rs"), include_bytes!("air/types.rs")];
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -137,7 +134,8 @@ pub(crate) struct Place {
 
 impl Compiler {
     pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
-        let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
+        let functions = ("math.metal", elinvar_math::METAL.text);
+        let prelude = folder(&cache, "prelude", &[simulator::PRELUDE, &[functions]].concat())?;
         let sources = folder(&cache, "runtime", RUNTIME)?;
         let mut compiler = Self { toolchain, cache, prelude, runtime: PathBuf::new() };
         compiler.runtime = compiler.runtime_library(&sources)?;
@@ -204,7 +202,7 @@ impl Compiler {
 
     /// The key of how functions of a compiled library are lowered.
     pub(crate) fn lowering_key(&self, library: &str) -> CacheKey {
-        CacheKey::of([library.as_bytes(), AIR_RUNTIME.as_bytes()].into_iter().chain(AIR_LOWERING))
+        CacheKey::of([library.as_bytes(), air::SIMULATOR_RUNTIME.as_bytes()].into_iter().chain(air::LOWERING.iter().copied()))
     }
 
     /// The library for a function of a compiled library, which `lower` rewrites for the functions that there are.
@@ -232,7 +230,7 @@ impl Compiler {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags);
-        let key = self.key(&command, [AIR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
+        let key = self.key(&command, [air::SIMULATOR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
         let (place, names) = (self.cache.path(&key, "bc"), self.cache.path(&key, "names"));
         if let Some(names) = self.cache.read_sealed(&names).filter(|_| self.cache.is_sound(&place)) {
             return Ok((place, String::from_utf8_lossy(&names).lines().map(str::to_owned).collect()));
@@ -240,7 +238,7 @@ impl Compiler {
         let what = "the functions that compiled Metal libraries call";
         self.add_places(&mut command);
         command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
-        let mut module = String::from_utf8_lossy(&compile(&mut command, AIR_RUNTIME.as_bytes(), what)?).into_owned();
+        let mut module = String::from_utf8_lossy(&compile(&mut command, air::SIMULATOR_RUNTIME.as_bytes(), what)?).into_owned();
         if target.subnormals == Subnormals::Flush {
             module = subnormals::flush(&module);
         }
@@ -295,7 +293,7 @@ impl Compiler {
     /// Of a command's arguments, the compiler, the prelude and `inputs`.
     fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> CacheKey {
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
-        let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
+        let fixed = [self.toolchain.clang().version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
         CacheKey::of(arguments.into_iter().chain(fixed).chain(inputs))
     }
 

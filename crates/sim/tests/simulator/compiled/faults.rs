@@ -69,7 +69,12 @@ end:";
 const FAULTS: &[(FindingKind, &str, &str, &str)] = &[
     (FindingKind::OutOfBoundsRead, "%reads = icmp ult", "%reads = icmp ule", "%v = load float"),
     (FindingKind::OutOfBoundsWrite, "%writes = icmp ult", "%writes = icmp ule", "store float %b"),
-    (FindingKind::InvalidPointer, "%v = load float, ptr addrspace(1) %in", "%lost = inttoptr i64 %at to ptr addrspace(1)\n  %v = load float, ptr addrspace(1) %lost", "%v = load float"),
+    (
+        FindingKind::InvalidPointer,
+        "%v = load float, ptr addrspace(1) %in",
+        "%lost = inttoptr i64 %at to ptr addrspace(1)\n  %v = load float, ptr addrspace(1) %lost",
+        "%v = load float",
+    ),
     (FindingKind::WriteToConstant, "store float %v, ptr addrspace(3) %slot", "store float %v, ptr addrspace(1) %in", "store float %v"),
     (FindingKind::DataRace, "call void @air.wg.barrier(i32 2, i32 1)", "", ""),
     (FindingKind::UninitialisedRead, "store float %v, ptr addrspace(3) %slot, align 4", "", "%w = load float"),
@@ -122,7 +127,7 @@ fn every_kind_is_found_where_it_is_planted() {
         let found = found.unwrap_or_else(|| panic!("{kind} is not found, but {:?}", report.findings));
         if !instruction.is_empty() {
             let at = found.at.as_ref().unwrap_or_else(|| panic!("{found} has no place"));
-            let text = simulator().toolchain().disassemble(&assemble(&launch.module), "k").unwrap();
+            let text = simulator().toolchain().clang().disassemble(&assemble(&launch.module), "k").unwrap();
             let line = text.lines().nth(at.line as usize - 1).unwrap().trim();
             assert!(&*at.file == "x.metallib/k.ll" && line.starts_with(instruction), "{kind} at {line}");
         }

@@ -1,0 +1,8 @@
+// The simulator's part of the functions that compiled libraries call (air.h).
+#pragma once
+#define AIR extern "C" __attribute__((always_inline))
+#define HERE elv_text file, int line
+#define AND_HERE , HERE
+#define PLACE file, line
+#define AND_PLACE , PLACE
+#define MEET(operation) elv_collective(&elv::nothing, nullptr, operation, file, line)
