@@ -21,7 +21,7 @@ impl Kernels {
     pub fn names(&self) -> Vec<&str> {
         match self {
             Kernels::Text(module) => module.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
-            Kernels::Compiled(library) => library.kernels.iter().map(String::as_str).collect(),
+            Kernels::Compiled(library) => library.names().collect(),
         }
     }
 
@@ -118,6 +118,11 @@ impl CompiledLibrary {
     /// What messages call it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The kernels' names, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.kernels.iter().map(String::as_str)
     }
 
     fn function(&self, name: &str) -> Result<&Function> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use elinvar_core::{Cache, CacheKey, Result};
-use elinvar_metallib::air;
+use elinvar_metallib::air::{self, Runtime};
 use elinvar_msl::simulator;
 
 use crate::{
@@ -207,7 +207,7 @@ impl Compiler {
 
     /// The library for a function of a compiled library, which `lower` rewrites for the functions that there are.
     pub(crate) fn compiled(&self, name: &str, target: &Target, lower: impl FnOnce(&HashSet<String>) -> Result<String>) -> Result<PathBuf> {
-        let (runtime, functions) = self.air_runtime(target)?;
+        let Runtime { bitcode: runtime, functions } = self.air_runtime(target)?;
         let mut module = lower(&functions)?;
         let mut command = self.toolchain.compiler();
         command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags());
@@ -226,33 +226,27 @@ impl Compiler {
     }
 
     /// The bitcode of the functions that compiled libraries call, and their names.
-    fn air_runtime(&self, target: &Target) -> Result<(PathBuf, HashSet<String>)> {
+    fn air_runtime(&self, target: &Target) -> Result<Runtime> {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags);
         let key = self.key(&command, [air::SIMULATOR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
-        let (place, names) = (self.cache.path(&key, "bc"), self.cache.path(&key, "names"));
-        if let Some(names) = self.cache.read_sealed(&names).filter(|_| self.cache.is_sound(&place)) {
-            return Ok((place, String::from_utf8_lossy(&names).lines().map(str::to_owned).collect()));
-        }
         let what = "the functions that compiled Metal libraries call";
-        self.add_places(&mut command);
-        command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
-        let mut module = String::from_utf8_lossy(&compile(&mut command, air::SIMULATOR_RUNTIME.as_bytes(), what)?).into_owned();
-        if target.subnormals == Subnormals::Flush {
-            module = subnormals::flush(&module);
-        }
-        if target.checked {
-            module = instrument(&module);
-        }
-        let defined = module.lines().filter(|line| line.starts_with("define ")).filter_map(|line| line.split_once('@')?.1.split_once('('));
-        let functions: HashSet<String> = defined.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("elv_air_")).collect();
-        let mut command = self.toolchain.compiler();
-        command.args(["-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]).args(machine_flags());
-        let bitcode = compile(&mut command, module.as_bytes(), what)?;
-        self.cache.write_sealed(&place, wrapped(&bitcode))?;
-        self.cache.write_sealed(&names, functions.iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes())?;
-        Ok((place, functions))
+        let module = || {
+            self.add_places(&mut command);
+            command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
+            let mut module = String::from_utf8_lossy(&compile(&mut command, air::SIMULATOR_RUNTIME.as_bytes(), what)?).into_owned();
+            if target.subnormals == Subnormals::Flush {
+                module = subnormals::flush(&module);
+            }
+            Ok(if target.checked { instrument(&module) } else { module })
+        };
+        let assemble = |module: &str| {
+            let mut command = self.toolchain.compiler();
+            command.args(["-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]).args(machine_flags());
+            compile(&mut command, module.as_bytes(), what)
+        };
+        Runtime::find(&self.cache, &key, module, assemble)
     }
 
     /// What judges texts by the rules of Apple's compiler.
@@ -323,13 +317,6 @@ impl Compiler {
         }
         compile(&mut command, &[], "linking a kernel").map(drop)
     }
-}
-
-/// Bitcode in the wrapper that says where it ends: the cache's seal follows.
-fn wrapped(bitcode: &[u8]) -> Vec<u8> {
-    const MAGIC: u32 = 0x0b17_c0de;
-    let header = [MAGIC, 0, 20, bitcode.len() as u32, 0].map(u32::to_le_bytes).concat();
-    [header.as_slice(), bitcode].concat()
 }
 
 /// Fixed for each processor architecture, so that a shared cache serves different machines: the fused multiply-add and the half-precision

@@ -7,17 +7,14 @@ mod intrinsics;
 mod lower;
 mod matrices;
 mod nvidia;
+mod runtime;
 mod simulator;
 mod types;
 
 pub use lower::{Machine, Request, lower};
 pub use nvidia::{Nvidia, nvidia_symbol};
+pub use runtime::{Runtime, SIMULATOR_RUNTIME, nvidia_runtime};
 pub use simulator::{SIMULATOR_ENTRY, Simulator};
-
-/// What functions of compiled libraries call, in C++: what the simulator's prelude is read before, and what NVIDIA's is read by.
-pub const SIMULATOR_RUNTIME: &str = concat!(include_str!("../runtime/simulator.h"), include_str!("../runtime/air.h"));
-/// See [`SIMULATOR_RUNTIME`].
-pub const NVIDIA_RUNTIME: &str = concat!(include_str!("../runtime/nvidia.h"), include_str!("../runtime/air.h"));
 
 /// How functions are rewritten, as a part of what compiled kernels are made from.
 pub const LOWERING: &[&[u8]] = &[

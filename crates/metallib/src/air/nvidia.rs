@@ -32,7 +32,7 @@ impl Lowering<'_> {
                         parameters.push(format!("i32 %o{at}"));
                         offset = format!("%o{at}");
                     }
-                    let start = "addrspacecast (ptr addrspace(3) @elv.shared to ptr)";
+                    let start = "addrspacecast (ptr addrspace(3) @elv_shared to ptr)";
                     let _ = writeln!(body, "  %a{at} = getelementptr i8, ptr {start}, i32 {offset}");
                     shared += 1;
                 }
@@ -71,7 +71,7 @@ impl Lowering<'_> {
     pub(super) fn for_nvidia(self) -> String {
         let mut shared: Vec<_> = self.shared.iter().collect();
         shared.sort_by_key(|(_, shared)| shared.number);
-        let mut out = String::from("@elv.shared = external addrspace(3) global [0 x i8], align 16\n");
+        let mut out = String::from("@elv_shared = external addrspace(3) global [0 x i8], align 16\n");
         for (name, Shared { kind, alignment, .. }) in shared {
             let _ = writeln!(out, "{name} = internal addrspace(3) global {kind} undef, align {alignment}");
         }
