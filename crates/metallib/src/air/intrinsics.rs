@@ -6,7 +6,7 @@ use std::{
     fmt::Write,
 };
 
-use super::{lower::Machine, types::vector};
+use super::{lower::Machine, tensors, types::vector};
 
 /// A call of one of the functions.
 pub(super) struct Call<'a> {
@@ -26,10 +26,20 @@ pub(super) struct Intrinsics<'a> {
     declarations: BTreeMap<String, String>,
 }
 
+/// Functions that threads call together.
+const SITED: &[&str] = &[
+    "air.simd_",
+    "air.quad_",
+    "air.simdgroup",
+    "air.wg.barrier",
+    "air.atomic.fence",
+    "__tensorops_impl_matmul2d_op_run",
+    "__tensorops_impl_convolution2d_op_run",
+];
+
 /// Whether the place of the call is handed over, last.
 pub(super) fn is_sited(name: &str, machine: &Machine<'_>) -> bool {
-    matches!(machine, Machine::Simulator(_))
-        && ["air.simd_", "air.quad_", "air.simdgroup", "air.wg.barrier", "air.atomic.fence"].iter().any(|prefix| name.starts_with(prefix))
+    matches!(machine, Machine::Simulator(_)) && SITED.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl<'a> Intrinsics<'a> {
@@ -42,7 +52,8 @@ impl<'a> Intrinsics<'a> {
         if self.definitions.contains_key(call.name) {
             return true;
         }
-        let Some(body) = self.body(call) else { return false };
+        let body = if call.name.starts_with(tensors::PREFIX) { self.tensors(call) } else { self.body(call) };
+        let Some(body) = body else { return false };
         let mut parameters: Vec<String> = call.parameters.iter().enumerate().map(|(at, kind)| format!("{kind} %x{at}")).collect();
         if is_sited(call.name, self.machine) {
             parameters.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
@@ -102,7 +113,7 @@ impl<'a> Intrinsics<'a> {
         self.call(&name, call.result, &parameters, &arguments)
     }
 
-    fn call(&mut self, name: &str, result: &str, parameters: &str, arguments: &[String]) -> Option<String> {
+    pub(super) fn call(&mut self, name: &str, result: &str, parameters: &str, arguments: &[String]) -> Option<String> {
         if !self.runtime.contains(name) {
             return None;
         }

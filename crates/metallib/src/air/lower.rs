@@ -19,6 +19,7 @@ use super::{
     matrices::{shrinks, shrunk},
     nvidia::Nvidia,
     simulator::Simulator,
+    tensors,
     types::{balanced, name_at, operand, operands, take_type, vector},
 };
 
@@ -431,7 +432,9 @@ impl<'a> Lowering<'a> {
         }
         let arguments: Vec<_> = operands(&line[after + 1..end - 1]).into_iter().filter_map(operand).collect();
         let parameters = arguments.iter().map(|(kind, _)| *kind).collect();
-        if !function.starts_with("air.") || !self.intrinsics.need(&Call { name: function, result, parameters }) {
+        if !(function.starts_with("air.") || function.starts_with(tensors::PREFIX))
+            || !self.intrinsics.need(&Call { name: function, result, parameters })
+        {
             return Err(unknown(&format!("`{function}`")));
         }
         let mut arguments: Vec<String> = arguments.iter().map(|(kind, value)| format!("{kind} {value}")).collect();

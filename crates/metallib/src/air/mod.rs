@@ -9,6 +9,7 @@ mod matrices;
 mod nvidia;
 mod runtime;
 mod simulator;
+mod tensors;
 mod types;
 
 pub use lower::{Machine, Request, lower};
@@ -25,5 +26,6 @@ pub const LOWERING: &[&[u8]] = &[
     include_bytes!("matrices.rs"),
     include_bytes!("nvidia.rs"),
     include_bytes!("simulator.rs"),
+    include_bytes!("tensors.rs"),
     include_bytes!("types.rs"),
 ];

@@ -8,7 +8,8 @@ use std::{
 use elinvar_core::{Cache, CacheKey, Result};
 
 /// What functions of compiled libraries call on the simulator, in C++; its prelude is read before.
-pub const SIMULATOR_RUNTIME: &str = concat!(include_str!("../runtime/simulator.h"), include_str!("../runtime/air.h"));
+pub const SIMULATOR_RUNTIME: &str =
+    concat!(include_str!("../runtime/simulator.h"), include_str!("../runtime/air.h"), include_str!("../runtime/tensors.h"));
 
 /// The same for NVIDIA's GPUs, with CUDA's prelude.
 pub fn nvidia_runtime() -> String {

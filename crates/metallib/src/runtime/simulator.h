@@ -1,3 +1,5 @@
+// As a part of the prelude: what is found in it is at the kernel's own line.
+#line 3 "/elinvar-prelude/air.h"
 // The simulator's part of the functions that compiled libraries call (air.h).
 #pragma once
 #define AIR extern "C" __attribute__((always_inline))

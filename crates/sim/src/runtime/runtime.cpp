@@ -13,7 +13,8 @@ EXPORT void elv_fence(unsigned, unsigned, unsigned, const char*, int) {}
 EXPORT void elv_collective(elv_combine combine, void* slot, const char* operation, const char* file, int line) {
   context->collective(combine, slot, operation, file, (u32)line);
 }
-EXPORT unsigned elv_lane() { return context->lane; }
+EXPORT unsigned elv_lane() { return context->thread % 32; }
+EXPORT unsigned elv_thread() { return context->thread; }
 EXPORT unsigned long elv_threadgroup_variable(int site, const char* function, const char* names, unsigned long size, unsigned long alignment) {
   Context* c = context;
   for (u32 i = 0; i < c->variable_count; i++)

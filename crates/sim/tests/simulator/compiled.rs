@@ -13,6 +13,7 @@ use crate::common::{buffer, queue, run, simulator, values};
 #[path = "../../../metallib/tests/library/container.rs"]
 mod container;
 mod faults;
+mod tensors;
 
 /// What kernels of these tests take: `x` is read, `y` written, `n` a number; the thread's index in the grid and in its simdgroup.
 const ARGUMENTS: &str = r#"
