@@ -100,12 +100,14 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
     };
     let mut count = Count::default();
     let mut cases = Vec::new();
-    let names = text.kernels().into_iter().filter(|name| name.contains(&selection.part) && compiled.kernel(name).is_ok());
-    for name in names.step_by(selection.step) {
+    let named = text.kernels().into_iter().filter(|name| compiled.kernel(name).is_ok()).map(|name| (name, name.to_owned()));
+    let instances = compiled.kernels().into_iter().filter_map(|name| Some((name, (family.instance)(Name(name))?)));
+    let names = named.chain(instances).filter(|(name, _)| name.contains(&selection.part));
+    for (name, of_text) in names.step_by(selection.step) {
         count.kernels += 1;
         let case = (family.launch)(Name(name)).ok_or_else(|| "no launch of such a kernel is known".to_owned());
         match case.and_then(|launch| Case::new(compiled, name, launch)) {
-            Ok(case) => cases.push((name, case)),
+            Ok(case) => cases.push((name, of_text, case)),
             Err(why) => {
                 eprintln!("{name}: {why}");
                 count.no_launch += 1;
@@ -114,12 +116,12 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
     }
     // Those with the same constants in one run of the compiler; what fails is reported below, one by one.
     for constants in distinct(&cases) {
-        let alike: Vec<&str> = cases.iter().filter(|(_, case)| case.constants == *constants).map(|(name, _)| *name).collect();
-        let _ = text.compile_all(&alike, constants);
-        let _ = compiled.compile_all(&alike, constants);
+        let alike = || cases.iter().filter(|(_, _, case)| case.constants == *constants);
+        let _ = text.compile_all(&alike().map(|(_, of_text, _)| of_text.as_str()).collect::<Vec<_>>(), constants);
+        let _ = compiled.compile_all(&alike().map(|(name, _, _)| *name).collect::<Vec<_>>(), constants);
     }
-    for (name, case) in &cases {
-        let of_text = match text.pipeline(name, &case.constants) {
+    for (name, of_text, case) in &cases {
+        let of_text = match text.pipeline(of_text, &case.constants) {
             Ok(pipeline) => pipeline,
             Err(error) => {
                 eprintln!("{name}: text: {}", error.to_string().lines().next().unwrap_or_default());
@@ -160,9 +162,9 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
     count
 }
 
-fn distinct<'a>(cases: &'a [(&str, Case)]) -> Vec<&'a Vec<(u32, ConstantValue)>> {
+fn distinct<'a>(cases: &'a [(&str, String, Case)]) -> Vec<&'a Vec<(u32, ConstantValue)>> {
     let mut all: Vec<&Vec<(u32, ConstantValue)>> = Vec::new();
-    for (_, case) in cases {
+    for (_, _, case) in cases {
         if !all.contains(&&case.constants) {
             all.push(&case.constants);
         }

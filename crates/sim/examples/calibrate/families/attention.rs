@@ -2,7 +2,7 @@
 
 use elinvar_sim::ConstantValue;
 
-use crate::launch::{Launch, Name};
+use crate::launch::{Field, Launch, Name};
 
 /// Two queries of four heads over seventy keys of two heads, with a mask.
 pub(crate) fn sdpa_vector(kernel: Name<'_>) -> Option<Launch> {
@@ -25,4 +25,40 @@ pub(crate) fn sdpa_vector(kernel: Name<'_>) -> Option<Launch> {
     let launch = launch.number("mask_q_seq_stride", length).number("mask_head_stride", queries * length).number("num_q_heads", heads);
     let launch = launch.set("blocks", ConstantValue::Int(i64::from(blocks))).off(&["float_mask", "query_transposed", "do_causal"]);
     Some(launch.holds("sinks", heads as usize).without(&["fmask"]))
+}
+
+/// `steel_attention_float16_bq32_bk16_bd128_bv128_wm4_wn1_maskbool_` is `attention<half, 32, 16, 128, 128, 4, 1, bool, float>`.
+pub(crate) fn steel_instance(kernel: Name<'_>) -> Option<String> {
+    let scalar = |name: &str| {
+        let names = [("float32", "float"), ("float16", "half"), ("bfloat16", "bfloat"), ("bool", "bool")];
+        names.iter().find(|(known, _)| name.starts_with(known)).map(|(_, scalar)| *scalar)
+    };
+    let (kind, rest) = kernel.0.strip_prefix("steel_attention_")?.split_once('_')?;
+    let (_, mask) = rest.split_once("mask")?;
+    let sizes = ["bq", "bk", "bd", "bv", "wm", "wn"].into_iter().map(|part| kernel.number(part).map(|size| size.to_string()));
+    let sizes = sizes.collect::<Option<Vec<_>>>()?.join(", ");
+    Some(format!("attention<{}, {sizes}, {}, float>", scalar(kind)?, scalar(mask)?))
+}
+
+/// Two heads of queries over one of keys: a block and a rest of queries, two blocks and a rest of keys, causal, with a mask and sinks.
+pub(crate) fn steel(kernel: Name<'_>) -> Option<Launch> {
+    let number = |part| kernel.number(part);
+    let (block, step, keys, values) = (number("bq")?, number("bk")?, number("bd")?, number("bv")?);
+    let (heads, queries, length) = (2, block + 5, 2 * step + 3);
+    let strides = |heads: u32, length: u32, width: u32| [heads * length * width, length * width, width].map(|stride| Field::Long(stride.into()));
+    let int = |value: u32| Field::Int(value as i32);
+    let mut fields = vec![int(1), int(heads), int(keys), int(queries), int(length), int(2), Field::Float(0.125)];
+    fields.extend([2, 3, 1, 2, 5, 3].map(Field::Int));
+    fields.push(Field::Int(length as i32 - queries as i32));
+    fields.extend([strides(heads, queries, keys), strides(1, length, keys), strides(1, length, values), strides(heads, queries, values)].concat());
+    let launch = Launch::groups([2, heads, 1], [32, number("wm")?, number("wn")?]).structure("params", &fields);
+    let launch = launch.structure("mask_params", &strides(heads, queries, length)).elements((heads * queries) as usize);
+    let launch = launch.holds("Q", (heads * queries * keys) as usize).holds("K", (length * keys) as usize);
+    let launch = launch.holds("V", (length * values) as usize).holds("O", (heads * queries * values) as usize);
+    let launch = if kernel.has("maskbool") {
+        launch.range("mask", (heads * queries * length) as usize, 0, 4)
+    } else {
+        launch.holds("mask", (heads * queries * length) as usize)
+    };
+    Some(launch.off(&["align_Q", "align_K"]))
 }

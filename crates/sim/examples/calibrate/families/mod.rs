@@ -5,6 +5,7 @@ mod elementwise;
 mod products;
 mod quantised;
 mod reductions;
+mod transforms;
 
 use crate::launch::{Launch, Name};
 
@@ -15,6 +16,13 @@ pub(crate) struct Family {
     pub(crate) file: &'static str,
     /// How a kernel of it is launched.
     pub(crate) launch: fn(Name<'_>) -> Option<Launch>,
+    /// The template's instance that the text is asked for where it does not name the library's kernel itself.
+    pub(crate) instance: fn(Name<'_>) -> Option<String>,
+}
+
+/// A family whose text names all of its kernels.
+const fn named(name: &'static str, file: &'static str, launch: fn(Name<'_>) -> Option<Launch>) -> Family {
+    Family { name, file, launch, instance: |_| None }
 }
 
 /// Kernels that may differ, and why.
@@ -22,32 +30,43 @@ pub(crate) const EXPLAINED: &[(fn(Name<'_>) -> bool, &str)] =
     &[(quantised::walks_off, "undefined by the text: it reads beyond a private array")];
 
 pub(crate) const FAMILIES: &[Family] = &[
-    Family { name: "unary", file: "unary", launch: elementwise::strided },
-    Family { name: "binary", file: "binary", launch: elementwise::strided },
-    Family { name: "binary_two", file: "binary_two", launch: elementwise::strided },
-    Family { name: "ternary", file: "ternary", launch: elementwise::strided },
-    Family { name: "copy", file: "copy", launch: elementwise::strided },
-    Family { name: "arange", file: "arange", launch: elementwise::arange },
-    Family { name: "random", file: "random", launch: elementwise::random },
-    Family { name: "rope", file: "rope", launch: elementwise::rope },
-    Family { name: "searchsorted", file: "searchsorted", launch: elementwise::searchsorted },
-    Family { name: "softmax", file: "softmax", launch: reductions::rows },
-    Family { name: "logsumexp", file: "logsumexp", launch: reductions::rows },
-    Family { name: "rms_norm", file: "rms_norm", launch: reductions::rows },
-    Family { name: "layer_norm", file: "layer_norm", launch: reductions::rows },
-    Family { name: "arg_reduce", file: "arg_reduce", launch: reductions::arg_reduce },
-    Family { name: "reduce", file: "reduce", launch: reductions::reduce },
-    Family { name: "scan", file: "scan", launch: reductions::scan },
-    Family { name: "sort", file: "sort", launch: reductions::sort },
-    Family { name: "dot", file: "dot", launch: reductions::dot },
-    Family { name: "gemv", file: "gemv", launch: products::gemv },
-    Family { name: "gemv_masked", file: "gemv_masked", launch: products::gemv },
-    Family { name: "steel_gemm_fused", file: "steel/gemm/kernels/steel_gemm_fused", launch: products::steel_fused },
-    Family { name: "steel_gemm_splitk", file: "steel/gemm/kernels/steel_gemm_splitk", launch: products::steel_splitk },
-    Family { name: "steel_gemm_gather", file: "steel/gemm/kernels/steel_gemm_gather", launch: products::steel_gather },
-    Family { name: "steel_gemm_segmented", file: "steel/gemm/kernels/steel_gemm_segmented", launch: products::steel_segmented },
-    Family { name: "steel_gemm_masked", file: "steel/gemm/kernels/steel_gemm_masked", launch: products::steel_masked },
-    Family { name: "quantized", file: "quantized", launch: quantised::quantised },
-    Family { name: "fp_quantized", file: "fp_quantized", launch: quantised::quantised },
-    Family { name: "attention", file: "scaled_dot_product_attention", launch: attention::sdpa_vector },
+    named("unary", "unary", elementwise::strided),
+    named("binary", "binary", elementwise::strided),
+    named("binary_two", "binary_two", elementwise::strided),
+    named("ternary", "ternary", elementwise::strided),
+    named("copy", "copy", elementwise::strided),
+    named("arange", "arange", elementwise::arange),
+    named("random", "random", elementwise::random),
+    named("rope", "rope", elementwise::rope),
+    named("searchsorted", "searchsorted", elementwise::searchsorted),
+    named("softmax", "softmax", reductions::rows),
+    named("logsumexp", "logsumexp", reductions::rows),
+    named("rms_norm", "rms_norm", reductions::rows),
+    named("layer_norm", "layer_norm", reductions::rows),
+    named("arg_reduce", "arg_reduce", reductions::arg_reduce),
+    named("reduce", "reduce", reductions::reduce),
+    named("scan", "scan", reductions::scan),
+    named("sort", "sort", reductions::sort),
+    named("dot", "dot", reductions::dot),
+    named("gemv", "gemv", products::gemv),
+    named("gemv_masked", "gemv_masked", products::gemv),
+    named("steel_gemm_fused", "steel/gemm/kernels/steel_gemm_fused", products::steel_fused),
+    named("steel_gemm_splitk", "steel/gemm/kernels/steel_gemm_splitk", products::steel_splitk),
+    named("steel_gemm_gather", "steel/gemm/kernels/steel_gemm_gather", products::steel_gather),
+    named("steel_gemm_segmented", "steel/gemm/kernels/steel_gemm_segmented", products::steel_segmented),
+    named("steel_gemm_masked", "steel/gemm/kernels/steel_gemm_masked", products::steel_masked),
+    Family { name: "quantized", file: "quantized", launch: quantised::quantised, instance: quantised::affine },
+    Family { name: "fp_quantized", file: "fp_quantized", launch: quantised::quantised, instance: quantised::floating },
+    named("fft", "fft", transforms::fft),
+    named("conv", "conv", transforms::conv),
+    named("steel_conv", "steel/conv/kernels/steel_conv", transforms::steel_conv),
+    named("steel_conv_3d", "steel/conv/kernels/steel_conv_3d", transforms::steel_conv),
+    named("steel_conv_general", "steel/conv/kernels/steel_conv_general", transforms::steel_conv),
+    named("sdpa_vector", "scaled_dot_product_attention", attention::sdpa_vector),
+    Family {
+        name: "steel_attention",
+        file: "steel/attn/kernels/steel_attention",
+        launch: attention::steel,
+        instance: attention::steel_instance,
+    },
 ];

@@ -87,6 +87,24 @@ pub(crate) fn walks_off(kernel: Name<'_>) -> bool {
     kernel.begins("affine_qmv_quad") && matches!(width, (Some(3 | 5), Some(128)) | (Some(6), _))
 }
 
+/// `affine_qmv_fast_float_gs_64_b_4_batch_1_pr_0_hgs_0_r_4` is `affine_qmv_fast<float, 64, 4, true, false, false, 4>`: MLX's text of that release is not public.
+pub(crate) fn affine(kernel: Name<'_>) -> Option<String> {
+    vector_product(kernel, "affine", "affine")
+}
+
+pub(crate) fn floating(kernel: Name<'_>) -> Option<String> {
+    ["mxfp4", "mxfp8", "nvfp4"].into_iter().find_map(|mode| vector_product(kernel, mode, "fp"))
+}
+
+fn vector_product(kernel: Name<'_>, mode: &str, template: &str) -> Option<String> {
+    let rest = kernel.0.strip_prefix(mode)?;
+    let (form, rest) = rest.strip_prefix("_qmv_fast_").map(|rest| ("qmv_fast", rest)).or(rest.strip_prefix("_qmv_").map(|rest| ("qmv", rest)))?;
+    let (kind, _) = rest.split_once("_gs_")?;
+    let flag = |part| kernel.number(part).map(|value| value == 1);
+    let (group, bits, rows) = (kernel.number("gs")?, kernel.number("b")?, kernel.number("r")?);
+    Some(format!("{template}_{form}<{kind}, {group}, {bits}, {}, {}, {}, {rows}>", flag("batch")?, flag("pr")?, flag("hgs")?))
+}
+
 /// K in parts, of which each is an element of a batch.
 fn split(launch: Launch, parts: u32, words: u32, groups: u32) -> Launch {
     let launch = launch.number("in_vec_size", 8).list("x_shape", &[f64::from(parts), 1.0, 8.0]).list("x_strides", &[8.0, 8.0, 1.0]);
