@@ -6,6 +6,7 @@ use elinvar_sim::{ConstantValue, Library};
 use crate::launch::{Given, Launch};
 
 /// A kernel's arguments.
+#[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) launch: Launch,
     pub(crate) buffers: Vec<Argument>,
@@ -13,6 +14,7 @@ pub(crate) struct Case {
     pub(crate) constants: Vec<(u32, ConstantValue)>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Argument {
     pub(crate) index: u32,
     pub(crate) name: String,
@@ -119,5 +121,14 @@ impl Case {
             constants.push((constant.index, given.unwrap_or(usual)));
         }
         Ok(Self { launch, buffers, bytes, constants })
+    }
+
+    /// The same with buffers twice as long.
+    pub(crate) fn with_room(&self) -> Self {
+        let mut roomy = self.clone();
+        for buffer in &mut roomy.buffers {
+            buffer.contents.extend_from_within(..);
+        }
+        roomy
     }
 }

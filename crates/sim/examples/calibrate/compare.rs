@@ -12,6 +12,12 @@ pub(crate) struct Ran {
     pub(crate) findings: Vec<String>,
 }
 
+impl Ran {
+    pub(crate) fn left_a_buffer(&self) -> bool {
+        self.findings.iter().any(|finding| finding.contains(": out-of-bounds-"))
+    }
+}
+
 pub(crate) fn run(simulator: &Simulator, pipeline: &Pipeline, case: &Case) -> Ran {
     let mut dispatch = Dispatch::new(pipeline, case.launch.grid, case.launch.threadgroup);
     let mut written: Vec<Buffer> = Vec::new();

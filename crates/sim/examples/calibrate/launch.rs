@@ -3,6 +3,7 @@
 use elinvar_sim::{ConstantValue, Grid};
 
 /// A launch: its threads, and what its kernel is given, by parameter.
+#[derive(Clone)]
 pub(crate) struct Launch {
     pub(crate) grid: Grid,
     pub(crate) threadgroup: [u32; 3],
@@ -13,6 +14,7 @@ pub(crate) struct Launch {
 }
 
 /// What a parameter is given.
+#[derive(Clone)]
 pub(crate) enum Given {
     /// A value for each element.
     Numbers(Vec<f64>),

@@ -49,9 +49,7 @@ pub(crate) fn quantised(kernel: Name<'_>) -> Option<Launch> {
         () if form.starts_with("qmv_fast") => product(2, 16, 512, Launch::groups([2, 2, batch], [32, 2, 1])),
         () if form.starts_with("qmv_quad") => {
             let length = kernel.number("d")?;
-            // It reads scales of rows beyond the last before it asks whether there is such a row, which Apple's compiler has mended.
-            let groups = 3 * (72 * length / group) as usize;
-            scales(product(2, 72, length, Launch::groups([2, 2, batch], [32, 1, 1])), kernel, groups)
+            product(2, 72, length, Launch::groups([2, 2, batch], [32, 1, 1]))
         }
         () if form.starts_with("qmv_wide") => {
             let (vectors, lanes) = (kernel.number("nv")?, kernel.number("kl")?);
