@@ -64,7 +64,7 @@ fn work(request: &Request, time_limit: Duration, parent: &mut Parent) -> Result<
             simulator.library(&source, &options)?
         }
     };
-    let mut names = library.kernels();
+    let mut names = library.kernels().names();
     if !request.compile_only {
         names = vec![choose(&names, request.kernel.as_deref(), &request.name)?];
     }
@@ -87,8 +87,8 @@ fn work(request: &Request, time_limit: Duration, parent: &mut Parent) -> Result<
 
 fn run(request: &Request, simulator: &Simulator, library: &Library, kernel: &str, report: &mut Report, parent: &mut Parent) -> Result<()> {
     let given = request.constants.iter().map(|constant| (constant.name.as_str(), constant.value.as_str()));
-    let constants: Vec<_> = constants(&library.constants(kernel)?, given)?.into_iter().map(|(_, index, value)| (index, value)).collect();
-    let arguments = Arguments::of(request, library, &library.kernel(kernel)?)?;
+    let constants: Vec<_> = constants(library.kernels().constants(kernel)?, given)?.into_iter().map(|(_, index, value)| (index, value)).collect();
+    let arguments = Arguments::of(request, library, &library.kernels().kernel(kernel)?)?;
     // The queue's thread begins before the kernel is loaded: later the process may start none.
     let queue = simulator.queue()?;
     (report.kernel, report.seeds) = (Some(kernel.to_owned()), request.seeds.max(1));
@@ -164,7 +164,7 @@ impl<'a> Arguments<'a> {
                 Contents::Unwritten(elements) => {
                     let unknown =
                         || Error::invalid_argument(format!("'{}' is a buffer of {element}, whose size is not known: give its bytes", buffer.name));
-                    let size = library.size_of(element).ok_or_else(unknown)?;
+                    let size = library.kernels().size_of(element).ok_or_else(unknown)?;
                     let too_large = || Error::invalid_argument(format!("'{}': {elements} elements of {size} bytes are too many", buffer.name));
                     (scalar.unwrap_or(DType::U8), elements.checked_mul(size).ok_or_else(too_large)?, None)
                 }

@@ -165,6 +165,11 @@ pub fn cache_error(action: &str, path: &Path, cause: std::io::Error) -> Error {
 pub struct CacheKey(String);
 
 impl CacheKey {
+    /// Its digits.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
     /// Of `parts`, in order.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();

@@ -52,7 +52,9 @@ pub use kernel::{KernelSource, NativeForm, Pipeline, PipelineInfo, first_rejecti
 pub use key::KernelKey;
 pub use layout::{Layout, MAX_RANK, Shape};
 pub use memory::{DeviceMemory, HostMemory, HostMemoryMut, RawBuffer, Storage};
-pub use metal::{ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalFile, MetalForm, MetalText, metal_type, rejection};
+pub use metal::{
+    CompiledMetal, ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalCode, MetalFile, MetalForm, UserMetal, metal_type, rejection,
+};
 pub use null::NullBackend;
 pub use pool::{Pool, PoolStatistics};
 pub use profile::{Activity, ProfileEvent, ProfileLog};

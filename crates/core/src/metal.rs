@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt::Write, sync::Arc};
 
-use crate::{dtype::DType, error::Error, key::KernelKey};
+use crate::{cache::CacheKey, dtype::DType, error::Error, key::KernelKey};
 
 /// The version of Metal that texts are compiled as unless they ask for a later one, as `__METAL_VERSION__` has it: 3.1, the first with bfloat.
 pub const METAL_VERSION: u32 = 310;
@@ -79,29 +79,29 @@ impl MetalForm {
     }
 }
 
-/// Where a kernel's Metal text comes from.
+/// Where a kernel's Metal form comes from.
 #[derive(Clone, Debug)]
 pub enum Metal {
     /// The library.
     Form(MetalForm),
     /// A user.
-    Text(Arc<MetalText>),
+    User(Arc<UserMetal>),
 }
 
-/// A user's Metal text, and which of its kernels is meant.
+/// A user's Metal text or compiled library, and which of its kernels is meant.
 #[derive(Clone, Debug)]
-pub struct MetalText {
-    /// What messages call the text.
+pub struct UserMetal {
+    /// What messages call the text or library.
     pub name: String,
-    /// The text, preprocessed.
-    pub text: String,
+    /// What it is compiled from.
+    pub code: MetalCode,
     /// The kernel's name for the host.
     pub kernel: String,
     /// Function constants by index.
     pub constants: Vec<(u32, ConstantValue)>,
     /// Whether the compiler may contract and reassociate.
     pub fast_math: bool,
-    /// The version of Metal that it is compiled as: see [`METAL_VERSION`].
+    /// The version of Metal that a text is compiled as: see [`METAL_VERSION`].
     pub version: u32,
     /// The index in the argument table of each of the kernel's parameters.
     pub buffers: Vec<u32>,
@@ -111,6 +111,40 @@ pub struct MetalText {
     pub rejections: Vec<String>,
     /// How many registers a thread is to do with, where the device's compiler takes a limit: with fewer, more threads run at once.
     pub registers: Option<u32>,
+}
+
+/// What kernels are compiled from.
+#[derive(Clone, Debug)]
+pub enum MetalCode {
+    /// A text, preprocessed.
+    Text(String),
+    /// A library that Apple's compiler has made.
+    Library(CompiledMetal),
+}
+
+/// The bytes of a file that Metal libraries are in, which clones share.
+#[derive(Clone, Debug)]
+pub struct CompiledMetal {
+    bytes: Arc<[u8]>,
+    key: CacheKey,
+}
+
+impl CompiledMetal {
+    /// Of a file's bytes.
+    pub fn new(bytes: Arc<[u8]>) -> Self {
+        let key = CacheKey::of([&*bytes]);
+        Self { bytes, key }
+    }
+
+    /// The file.
+    pub fn bytes(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+
+    /// The hash of its content.
+    pub fn key(&self) -> &CacheKey {
+        &self.key
+    }
 }
 
 /// The value of a function constant.
@@ -131,15 +165,15 @@ impl Metal {
     pub fn form(&self) -> Option<&MetalForm> {
         match self {
             Metal::Form(form) => Some(form),
-            Metal::Text(_) => None,
+            Metal::User(_) => None,
         }
     }
 
-    /// The text that has the kernel of `key`; `text_of` gives the text of a file of the library.
-    pub fn text<'a>(&'a self, key: &KernelKey, text_of: impl Fn(&MetalFile) -> &'a str) -> Cow<'a, str> {
+    /// The code that has the kernel of `key`; `text_of` gives the text of a file of the library.
+    pub fn code<'a>(&'a self, key: &KernelKey, text_of: impl Fn(&MetalFile) -> &'a str) -> Cow<'a, MetalCode> {
         match self {
-            Metal::Form(form) => Cow::Owned(form.text(text_of) + &form.instance(key)),
-            Metal::Text(text) => Cow::Borrowed(&text.text),
+            Metal::Form(form) => Cow::Owned(MetalCode::Text(form.text(text_of) + &form.instance(key))),
+            Metal::User(user) => Cow::Borrowed(&user.code),
         }
     }
 
@@ -147,7 +181,7 @@ impl Metal {
     pub fn kernel(&self, key: &KernelKey) -> String {
         match self {
             Metal::Form(_) => key.to_string(),
-            Metal::Text(text) => text.kernel.clone(),
+            Metal::User(user) => user.kernel.clone(),
         }
     }
 
@@ -155,7 +189,7 @@ impl Metal {
     pub fn constants(&self) -> &[(u32, ConstantValue)] {
         match self {
             Metal::Form(_) => &[],
-            Metal::Text(text) => &text.constants,
+            Metal::User(user) => &user.constants,
         }
     }
 
@@ -163,7 +197,7 @@ impl Metal {
     pub fn fast_math(&self) -> bool {
         match self {
             Metal::Form(form) => form.fast_math,
-            Metal::Text(text) => text.fast_math,
+            Metal::User(user) => user.fast_math,
         }
     }
 
@@ -171,7 +205,7 @@ impl Metal {
     pub fn version(&self) -> u32 {
         match self {
             Metal::Form(_) => METAL_VERSION,
-            Metal::Text(text) => text.version,
+            Metal::User(user) => user.version,
         }
     }
 
@@ -179,7 +213,7 @@ impl Metal {
     pub fn registers(&self) -> Option<u32> {
         match self {
             Metal::Form(_) => None,
-            Metal::Text(text) => text.registers,
+            Metal::User(user) => user.registers,
         }
     }
 
@@ -187,7 +221,7 @@ impl Metal {
     pub fn rejects(&self) -> bool {
         match self {
             Metal::Form(form) => form.rejection.is_some(),
-            Metal::Text(text) => !text.rejections.is_empty(),
+            Metal::User(user) => !user.rejections.is_empty(),
         }
     }
 
@@ -195,7 +229,7 @@ impl Metal {
     pub fn rejected(&self, word: u32) -> Error {
         match self {
             Metal::Form(form) => rejection(form.rejection.unwrap_or_default(), word),
-            Metal::Text(text) => Error::invalid_launch(text.rejections.get(!word as usize).map_or("the kernel rejects it", |message| message)),
+            Metal::User(user) => Error::invalid_launch(user.rejections.get(!word as usize).map_or("the kernel rejects it", |message| message)),
         }
     }
 
@@ -203,7 +237,7 @@ impl Metal {
     pub fn buffer_index(&self, parameter: usize) -> usize {
         match self {
             Metal::Form(_) => parameter,
-            Metal::Text(text) => text.buffers.get(parameter).map_or(parameter, |&index| index as usize),
+            Metal::User(user) => user.buffers.get(parameter).map_or(parameter, |&index| index as usize),
         }
     }
 
@@ -211,7 +245,7 @@ impl Metal {
     pub fn threadgroup_index(&self, argument: usize) -> usize {
         match self {
             Metal::Form(_) => argument,
-            Metal::Text(text) => text.threadgroup.get(argument).map_or(argument, |&index| index as usize),
+            Metal::User(user) => user.threadgroup.get(argument).map_or(argument, |&index| index as usize),
         }
     }
 }

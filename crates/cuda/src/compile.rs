@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::Path};
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, Error, KernelSource, Metal, MetalForm, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, KernelSource, Metal, MetalCode, MetalForm, Result, UserMetal};
 use elinvar_kernels::cuda::{CudaArchitecture, CudaForm, CudaSource};
 use elinvar_msl::{
     Kernel, Module, ParameterKind,
@@ -107,7 +107,7 @@ impl Compiler {
         let shared = |kernel: &&KernelSource| {
             Some(match kernel.metal.as_ref()? {
                 Metal::Form(form) => (self.text(form), form.fast_math),
-                Metal::Text(text) => (text.text.clone(), text.fast_math),
+                Metal::User(user) => (user_text(user).ok()?.to_owned(), user.fast_math),
             })
         };
         let first = kernels.first().and_then(shared).ok_or_else(|| Error::invalid_argument("no kernel with a Metal text"))?;
@@ -148,7 +148,7 @@ impl Compiler {
                 let defines = if capability >= 80 { &defines[..] } else { &defines[..1] };
                 Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?
             }
-            Metal::Text(text) => Module::read(&text.text)?,
+            Metal::User(user) => Module::read(user_text(user)?)?,
         };
         let names: Vec<_> = kernels.iter().map(|kernel| kernel.metal.as_ref().unwrap_or(metal).kernel(&kernel.key)).collect();
         let inline: Vec<_> = kernels.iter().map(|kernel| (kernel.params_bytes > 0).then_some(kernel.parameters.len() as u32)).collect();
@@ -257,6 +257,13 @@ fn arguments(kernel: &KernelSource, metal: &Metal, read: &Kernel) -> Result<Vec<
         }
     }
     Ok(slots)
+}
+
+fn user_text(user: &UserMetal) -> Result<&str> {
+    match &user.code {
+        MetalCode::Text(text) => Ok(text),
+        MetalCode::Library(_) => Err(Error::unsupported(format!("{} is compiled: run its kernels on metal-sim", user.name))),
+    }
 }
 
 /// A function constant's value in C++.

@@ -44,6 +44,7 @@ pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision, Scalar};
 #[cfg(feature = "metal")]
 pub use elinvar_metal::chips;
+pub use elinvar_metallib as metallib;
 pub use elinvar_msl as msl;
 pub use executor::Executor;
 pub use gradient::{Gradients, grad};

@@ -7,10 +7,11 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalText, Parameter, Pipeline,
-    PipelineInfo, Result,
+    Access, CompiledMetal, ConstantValue, DType, Dispatch, Error, Extent, Grid, KernelKey, KernelSource, METAL_VERSION, Metal, MetalCode, Parameter,
+    Pipeline, PipelineInfo, Result, UserMetal,
 };
-use elinvar_msl::{Folders, Kernel, Module, ParameterKind, preprocess};
+use elinvar_metallib::{CompiledLibrary, Kernels};
+use elinvar_msl::{Folders, FunctionConstant, Kernel, Module, ParameterKind, preprocess};
 
 use crate::{executor::Executor, graph::Action, tensor::Tensor, threadgroups};
 
@@ -47,15 +48,15 @@ impl MetalSource {
     }
 }
 
-/// A Metal text that was read: its kernels are compiled when they are asked for.
+/// A Metal text that was read, or a library that Apple's compiler has made: its kernels are compiled when they are asked for.
 #[derive(Clone)]
 pub struct MetalLibrary {
     executor: Executor,
     name: String,
-    text: String,
+    code: MetalCode,
     fast_math: bool,
     version: u32,
-    module: Arc<Module>,
+    kernels: Kernels,
 }
 
 impl Executor {
@@ -77,25 +78,68 @@ impl Executor {
     /// # Errors
     /// A device that does not run Metal text, or a text that cannot be preprocessed or read; the message has file and line.
     pub fn compile_metal(&self, source: &MetalSource) -> Result<MetalLibrary> {
-        if !self.properties().has_simdgroups() {
-            let kind = self.properties().kind;
-            return Err(Error::unsupported(format!("the device '{kind}' does not run Metal text: use a GPU, or metal-sim for the simulator")));
-        }
+        self.runs_metal()?;
         let folders = Folders { quoted: Vec::new(), all: source.include_folders.clone() };
         let version = source.version.to_string();
         let given = source.defines.iter().map(|(name, body)| (name.as_str(), body.as_str()));
         let defines: Vec<_> = [("__METAL_VERSION__", version.as_str())].into_iter().chain(given).collect();
         let text = preprocess(&source.name, &source.text, &defines, &folders)?;
-        let module = Arc::new(Module::read(&text)?);
+        let kernels = Kernels::Text(Arc::new(Module::read(&text)?));
         let (name, fast_math, version) = (source.name.clone(), source.fast_math, source.version);
-        Ok(MetalLibrary { executor: self.clone(), name, text, fast_math, version, module })
+        Ok(MetalLibrary { executor: self.clone(), name, code: MetalCode::Text(text), fast_math, version, kernels })
+    }
+
+    /// Reads a `.metallib` that Apple's compiler has made, or an application or shared library that has some, whose kernels can then be launched on this
+    /// device as those of a text.
+    ///
+    /// # Errors
+    /// A device that does not run Metal; a file that cannot be read, or holds no sound Metal library.
+    pub fn load_metal_library(&self, path: &Path) -> Result<MetalLibrary> {
+        let bytes = fs::read(path).map_err(|cause| Error::io(format!("cannot read {}: {cause}", path.display())))?;
+        self.metal_library(&path.display().to_string(), bytes)
+    }
+
+    /// The same of a file's bytes, which messages call `name`.
+    ///
+    /// # Errors
+    /// As [`Executor::load_metal_library`].
+    pub fn metal_library(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<MetalLibrary> {
+        self.runs_metal()?;
+        let compiled = CompiledMetal::new(bytes.into());
+        let kernels = Kernels::Compiled(CompiledLibrary::read(name, compiled.bytes().clone())?);
+        let (code, version) = (MetalCode::Library(compiled), METAL_VERSION);
+        Ok(MetalLibrary { executor: self.clone(), name: name.to_owned(), code, fast_math: false, version, kernels })
+    }
+
+    fn runs_metal(&self) -> Result<()> {
+        if self.properties().has_simdgroups() {
+            return Ok(());
+        }
+        let kind = self.properties().kind;
+        Err(Error::unsupported(format!("the device '{kind}' does not run Metal kernels: use a GPU, or metal-sim for the simulator")))
     }
 }
 
 impl MetalLibrary {
     /// What was read: its kernels, their signatures, its function constants.
-    pub fn module(&self) -> &Module {
-        &self.module
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// The same, where products and sums that a compiled library leaves to the device are contracted.
+    pub fn with_fast_math(self) -> Self {
+        Self { fast_math: true, ..self }
+    }
+
+    /// What a kernel is compiled from: of a file that holds several libraries, its own.
+    fn code(&self, kernel: &str) -> Result<MetalCode> {
+        match (&self.code, &self.kernels) {
+            (MetalCode::Library(file), Kernels::Compiled(library)) => match library.library(kernel)? {
+                whole if whole.len() == file.bytes().len() => Ok(self.code.clone()),
+                part => Ok(MetalCode::Library(CompiledMetal::new(file.bytes()[part].into()))),
+            },
+            (code, _) => Ok(code.clone()),
+        }
     }
 
     /// Compiles the kernel of that name (its `host_name` if it has one) with these function constants, by name.
@@ -103,8 +147,9 @@ impl MetalLibrary {
     /// # Errors
     /// No such kernel or constant, a value of another kind than the constant's type, or a text that does not compile.
     pub fn kernel(&self, name: &str, constants: &[(&str, ConstantValue)]) -> Result<MetalKernel> {
-        let kernel = self.module.kernel(name)?;
-        let constants = constants.iter().map(|&(name, value)| self.constant(name, value)).collect::<Result<Vec<_>>>()?;
+        let kernel = self.kernels.kernel(name)?;
+        let known = self.kernels.constants(name)?;
+        let constants = constants.iter().map(|&(name, value)| self.constant(known, name, value)).collect::<Result<Vec<_>>>()?;
         let (mut parameters, mut buffers, mut threadgroup) = (Vec::new(), Vec::new(), Vec::new());
         for parameter in &kernel.parameters {
             match &parameter.kind {
@@ -122,9 +167,9 @@ impl MetalLibrary {
                 ParameterKind::Position(_) => {}
             }
         }
-        let text = MetalText {
+        let user = UserMetal {
             name: self.name.clone(),
-            text: self.text.clone(),
+            code: self.code(name)?,
             kernel: name.to_owned(),
             constants,
             fast_math: self.fast_math,
@@ -135,13 +180,13 @@ impl MetalLibrary {
             registers: None,
         };
         let key = KernelKey::new(name.to_owned(), &[]);
-        let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), native: None };
+        let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::User(Arc::new(user))), native: None };
         let pipeline = self.executor.device.prepare(&Arc::new(source)).map_err(|e| e.context(&self.name))?;
-        Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, module: self.module.clone() })
+        let needed = self.kernels.needed(&kernel)?.into();
+        Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, needed })
     }
 
-    fn constant(&self, name: &str, value: ConstantValue) -> Result<(u32, ConstantValue)> {
-        let known = self.module.constants();
+    fn constant(&self, known: &[FunctionConstant], name: &str, value: ConstantValue) -> Result<(u32, ConstantValue)> {
         let Some(constant) = known.iter().find(|c| c.name == name) else {
             let names: Vec<_> = known.iter().map(|c| c.name.as_str()).collect();
             return Err(Error::invalid_argument(format!("no function constant '{name}': {} has {}", self.name, names.join(", "))));
@@ -177,7 +222,8 @@ pub struct MetalKernel {
     executor: Executor,
     pipeline: Pipeline,
     kernel: Kernel,
-    module: Arc<Module>,
+    /// Of each parameter, the bytes that it needs, where that is known.
+    needed: Arc<[Option<usize>]>,
 }
 
 impl MetalKernel {
@@ -297,12 +343,12 @@ impl MetalKernel {
 
     /// Bytes for a reference must hold the value it refers to, where the size of its type is known.
     fn check_size(&self, name: &str, bytes: usize) -> Result<()> {
-        let parameter = self.kernel.parameters.iter().find(|p| p.name == name);
-        let Some(ParameterKind::Buffer { element, reference: true, .. }) = parameter.map(|p| &p.kind) else { return Ok(()) };
-        match self.module.size_of(element) {
-            Some(size) if size > bytes => Err(Error::invalid_argument(format!("'{name}' is given {bytes} bytes, a {element} takes {size}"))),
-            _ => Ok(()),
+        let found = self.kernel.parameters.iter().zip(&*self.needed).find(|(parameter, _)| parameter.name == name);
+        let Some((elinvar_msl::Parameter { kind: ParameterKind::Buffer { element, .. }, .. }, Some(size))) = found else { return Ok(()) };
+        if *size > bytes {
+            return Err(Error::invalid_argument(format!("'{name}' is given {bytes} bytes, a {element} takes {size}")));
         }
+        Ok(())
     }
 
     fn buffer(&self, argument: KernelArgument<'_>) -> Result<Tensor> {

@@ -10,7 +10,7 @@ use elinvar_atlas::{
 };
 use elinvar_core::{
     Access, Binding, DType, DeviceKind, Dispatch, Error, Extent, Grid, HostArguments, HostForm, HostProgram, KernelKey, KernelSource, Metal,
-    MetalText, Parameter, Pipeline, Result,
+    MetalCode, Parameter, Pipeline, Result, UserMetal,
 };
 
 use crate::{executor::Executor, graph::Action, tensor::Tensor};
@@ -124,13 +124,13 @@ impl Executor {
             parameters: parameters.collect(),
             params_bytes: host.block.size(),
             host: Some(HostForm::Program(host.clone())),
-            metal: text.map(|text| Metal::Text(Arc::new(text))),
+            metal: text.map(|text| Metal::User(Arc::new(text))),
             native: None,
         };
         Ok((self.device.prepare(&Arc::new(source))?, is_aligned))
     }
 
-    fn metal_text(&self, name: &str, metal: MetalProgram, registers: Option<u32>) -> Result<MetalText> {
+    fn metal_text(&self, name: &str, metal: MetalProgram, registers: Option<u32>) -> Result<UserMetal> {
         // CUDA's conversions keep denormals.
         let version = metal.version.to_string();
         let mut defines = vec![("__METAL_VERSION__", version.as_str())];
@@ -138,9 +138,9 @@ impl Executor {
             defines.push(("EXACT_BFLOAT", "1"));
         }
         let text = elinvar_msl::preprocess(name, &metal.text, &defines, &elinvar_msl::MetalHeaders)?;
-        Ok(MetalText {
+        Ok(UserMetal {
             name: name.to_owned(),
-            text,
+            code: MetalCode::Text(text),
             kernel: metal.kernel,
             constants: Vec::new(),
             fast_math: false,

@@ -7,7 +7,7 @@
 
 use std::{ops::Range, path::Path};
 
-use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
+use elinvar_core::{ConstantValue, Extent, Grid, HostMemory, MemoryInfo, MetalCode, PipelineInfo, Relief, Result};
 
 /// What a device says of itself.
 #[derive(Clone, Debug)]
@@ -32,13 +32,13 @@ pub struct DeviceInfo {
     pub unified_memory: bool,
 }
 
-/// A library's text and how it is compiled.
+/// A library's code and how it is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct LibrarySource<'a> {
     /// What messages call it.
     pub name: &'a str,
-    /// Metal Shading Language, complete.
-    pub text: &'a str,
+    /// Metal Shading Language, complete; or what Apple's compiler has made of it, for which no option counts.
+    pub code: &'a MetalCode,
     /// Math mode *fast* and fast functions instead of *safe* and precise ones.
     pub fast_math: bool,
     /// The version of the language, as `__METAL_VERSION__` has it: 310 is Metal 3.1.

@@ -14,15 +14,16 @@ use std::{
 
 use block2::RcBlock;
 use dispatch2::{
-    _dispatch_source_type_memorypressure, DispatchObject, DispatchRetained, DispatchSource, dispatch_source_memorypressure_flags_t as PressureFlags,
+    _dispatch_source_type_memorypressure, DispatchData, DispatchObject, DispatchRetained, DispatchSource,
+    dispatch_source_memorypressure_flags_t as PressureFlags,
 };
-use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, PipelineInfo, Relief, Result};
+use elinvar_core::{ConstantValue, Error, Grid, HostMemory, MemoryInfo, MemoryPressure, MetalCode, PipelineInfo, Relief, Result};
 use objc2::{
     available, msg_send,
     rc::{Retained, autoreleasepool},
     runtime::{AnyObject, ProtocolObject},
 };
-use objc2_foundation::{NSArray, NSRange, NSString, NSURL, ns_string};
+use objc2_foundation::{NSArray, NSError, NSRange, NSString, NSURL, ns_string};
 use objc2_metal::{
     MTLBinaryArchive, MTLBinaryArchiveDescriptor, MTLBlitCommandEncoder, MTLBuffer, MTLCaptureDescriptor, MTLCaptureDestination, MTLCaptureManager,
     MTLCommandBuffer, MTLCommandQueue, MTLCompileOptions, MTLComputeCommandEncoder, MTLComputePipelineDescriptor, MTLComputePipelineState, MTLDevice,
@@ -355,6 +356,14 @@ impl Api for Apple {
     }
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Library> {
+        let failed = |e: &NSError| Error::compile_failed(format!("{}: {}", source.name, message_of(e)));
+        let text = match source.code {
+            MetalCode::Text(text) => text,
+            MetalCode::Library(library) => {
+                let data = DispatchData::from_bytes(library.bytes());
+                return self.device.newLibraryWithData_error(&data).map_err(|e| failed(&e));
+            }
+        };
         let options = MTLCompileOptions::new();
         let (major, minor) = (source.version as usize / 100, source.version as usize / 10 % 10);
         options.setLanguageVersion(MTLLanguageVersion(major << 16 | minor));
@@ -376,8 +385,8 @@ impl Api for Apple {
             #[allow(deprecated, reason = "what systems before macOS 15 have in its place")]
             options.setFastMathEnabled(source.fast_math);
         }
-        let made = self.device.newLibraryWithSource_options_error(&NSString::from_str(source.text), Some(&options));
-        made.map_err(|e| Error::compile_failed(format!("{}: {}", source.name, message_of(&e))))
+        let made = self.device.newLibraryWithSource_options_error(&NSString::from_str(text), Some(&options));
+        made.map_err(|e| failed(&e))
     }
 
     fn pipeline(&self, kernel: Kernel<'_, Library>, archive: Option<&Self::Archive>) -> Result<Self::Pipeline> {

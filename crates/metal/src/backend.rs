@@ -10,8 +10,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Activity, Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo,
-    MetalFile, Pipeline, ProfileEvent, ProfileLog, RawBuffer, Reading, Relief, Result, Signal, Storage,
+    Activity, Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, InFlight, KernelSource, MemoryInfo, Metal,
+    MetalCode, MetalFile, Pipeline, ProfileEvent, ProfileLog, RawBuffer, Reading, Relief, Result, Signal, Storage,
 };
 
 use crate::{
@@ -276,9 +276,16 @@ impl<A: Api> Backend for MetalBackend<A> {
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
         let metal = kernel.metal.as_ref().ok_or_else(|| Error::unsupported(format!("{} has no Metal text", kernel.key)))?;
         let name = metal.kernel(&kernel.key);
-        let text = metal.text(&kernel.key, |file| self.text_of(file));
-        let text = if metal.fast_math() { text } else { Cow::Owned(STRICT.to_owned() + &text) };
-        let source = LibrarySource { name: &name, text: &text, fast_math: metal.fast_math(), version: metal.version() };
+        let code = match metal.code(&kernel.key, |file| self.text_of(file)) {
+            Cow::Owned(MetalCode::Text(text)) if !metal.fast_math() => Cow::Owned(MetalCode::Text(STRICT.to_owned() + &text)),
+            Cow::Borrowed(MetalCode::Text(text)) if !metal.fast_math() => Cow::Owned(MetalCode::Text(STRICT.to_owned() + text)),
+            code => code,
+        };
+        let called = match metal {
+            Metal::Form(_) => &name,
+            Metal::User(user) => &user.name,
+        };
+        let source = LibrarySource { name: called, code: &code, fast_math: metal.fast_math(), version: metal.version() };
         let compiled = self.api.scope(|| self.pipelines.get(&self.api, source, &name, metal.constants()))?;
         let info = compiled.info;
         Ok(Pipeline::new(kernel.clone(), compiled).with_info(info))

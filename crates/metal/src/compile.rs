@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, Error, PipelineInfo, Result};
+use elinvar_core::{Cache, CacheKey, ConstantValue, Error, MetalCode, PipelineInfo, Result};
 
 use crate::api::{Api, DeviceInfo, Kernel, LibrarySource};
 
@@ -77,7 +77,11 @@ impl<A: Api> Pipelines<A> {
     /// The pipeline of a text's kernel.
     pub(crate) fn get(&self, api: &A, source: LibrarySource<'_>, name: &str, constants: &[(u32, ConstantValue)]) -> Result<Arc<Compiled<A>>> {
         let how = format!("{name} {constants:?} {} {}", source.fast_math, source.version);
-        let key = CacheKey::of([self.device.as_bytes(), how.as_bytes(), source.text.as_bytes()]);
+        let code = match source.code {
+            MetalCode::Text(text) => text.as_bytes(),
+            MetalCode::Library(library) => library.key().as_bytes(),
+        };
+        let key = CacheKey::of([self.device.as_bytes(), how.as_bytes(), code]);
         if let Some(found) = self.known().get(&key).and_then(Weak::upgrade) {
             return Ok(found);
         }

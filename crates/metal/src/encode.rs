@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, METAL_VERSION, Pipeline, Result};
+use elinvar_core::{Access, Binding, Command, Dispatch, Error, Extent, Grid, METAL_VERSION, MetalCode, Pipeline, Result};
 
 use crate::{
     api::{Api, Bound, DeviceInfo, Launch, LibrarySource, StorageMode},
@@ -149,7 +149,8 @@ impl<A: Api> Encoder<A> {
 
 fn kept<'a, A: Api>(place: &'a OnceLock<Arc<Compiled<A>>>, api: &A, pipelines: &Pipelines<A>, name: &str) -> Result<&'a Compiled<A>> {
     if place.get().is_none() {
-        let source = LibrarySource { name: "bytes.metal", text: include_str!("bytes.metal"), fast_math: false, version: METAL_VERSION };
+        let code = MetalCode::Text(include_str!("bytes.metal").to_owned());
+        let source = LibrarySource { name: "bytes.metal", code: &code, fast_math: false, version: METAL_VERSION };
         let made = pipelines.get(api, source, name, &[])?;
         return Ok(place.get_or_init(|| made));
     }

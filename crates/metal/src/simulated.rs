@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, PipelineInfo, Relief, Result};
+use elinvar_core::{Error, HostMemory, KernelSource, METAL_VERSION, MemoryInfo, MemoryPressure, Metal, MetalCode, PipelineInfo, Relief, Result};
 use elinvar_msl::ParameterKind;
 use elinvar_sim::{
     Binding, Buffer, CommandBuffer, CompileOptions, Config, Counters, Dispatch, Library, Math, Output, Pipeline, Queue, Report, Simulator, Source,
@@ -168,9 +168,9 @@ impl MetalBackend<Simulated> {
         let work = || {
             while let Some(((fast_math, text), instances)) = texts.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
-                let text = text.clone() + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>();
+                let code = MetalCode::Text(text.clone() + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>());
                 let name = names.first().copied().unwrap_or_default();
-                self.api.library(LibrarySource { name, text: &text, fast_math: *fast_math, version: METAL_VERSION })?.compile_all(&names, &[])?;
+                self.api.library(LibrarySource { name, code: &code, fast_math: *fast_math, version: METAL_VERSION })?.compile_all(&names, &[])?;
             }
             Ok(())
         };
@@ -286,7 +286,10 @@ impl Api for Simulated {
         let CompileOptions { include_dirs, defines, .. } = CompileOptions::default();
         let SimulatorOptions { checked, subnormals, .. } = self.options;
         let options = CompileOptions { include_dirs, defines, metal_version: source.version, math, subnormals, checked };
-        self.simulator.library(&Source::new(source.name, source.text), &options)
+        match source.code {
+            MetalCode::Text(text) => self.simulator.library(&Source::new(source.name, text), &options),
+            MetalCode::Library(library) => self.simulator.compiled_library(source.name, library.bytes().clone(), &options),
+        }
     }
 
     fn view(&self, buffer: &Self::Buffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {

@@ -31,6 +31,8 @@ pub struct Function<'a> {
     pub constants: Vec<FunctionConstant<'a>>,
     /// LLVM bitcode.
     pub bitcode: &'a [u8],
+    /// The library that it is in.
+    pub library: &'a [u8],
 }
 
 /// What a function is compiled for.
@@ -267,6 +269,7 @@ fn range(start: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
 }
 
 struct Sections<'a> {
+    library: &'a [u8],
     functions: &'a [u8],
     public: &'a [u8],
     bitcode: &'a [u8],
@@ -286,7 +289,7 @@ impl<'a> Sections<'a> {
         let functions = word(container, 24).and_then(|start| container.get(usize::try_from(start).ok()?..));
         let found = functions.zip(section(40)).zip(section(72));
         let ((functions, public), bitcode) = found.ok_or("a section lies beyond its end")?;
-        Ok(Self { functions, public, bitcode })
+        Ok(Self { library: container, functions, public, bitcode })
     }
 }
 
@@ -340,6 +343,7 @@ fn function<'a>(entry: &'a [u8], sections: &Sections<'a>) -> Parsed<Function<'a>
         language_version: [language_major, language_minor],
         constants: usize::try_from(public).ok().and_then(|at| sections.public.get(at..)).map_or(Ok(Vec::new()), constants)?,
         bitcode: bitcode.ok_or("a function's bitcode lies beyond its section")?,
+        library: sections.library,
     })
 }
 

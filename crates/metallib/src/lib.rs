@@ -11,7 +11,9 @@
 mod bitstream;
 mod container;
 mod description;
+mod kernels;
 mod metadata;
 
 pub use container::{ConstantType, Function, FunctionConstant, FunctionKind, Library, is_compiled};
 pub use description::{Access, Argument, ArgumentKind, Description, describe};
+pub use kernels::{CompiledLibrary, Kernels, disassembly};

@@ -202,9 +202,9 @@ impl Compiler {
         })
     }
 
-    /// The key of one function of a compiled library.
-    pub(crate) fn bitcode_key(&self, library: &str, bitcode: &[u8]) -> CacheKey {
-        CacheKey::of([library.as_bytes(), bitcode, AIR_RUNTIME.as_bytes()].into_iter().chain(AIR_LOWERING))
+    /// The key of how functions of a compiled library are lowered.
+    pub(crate) fn lowering_key(&self, library: &str) -> CacheKey {
+        CacheKey::of([library.as_bytes(), AIR_RUNTIME.as_bytes()].into_iter().chain(AIR_LOWERING))
     }
 
     /// The library for a function of a compiled library, which `lower` rewrites for the functions that there are.

@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod against_clang;
-mod compiled;
 
 use std::{
     collections::HashMap,
@@ -12,10 +11,12 @@ use std::{
 };
 
 use elinvar_core::{CacheKey, ConstantValue, Error, Result};
+use elinvar_metallib::{CompiledLibrary, Kernels};
 use elinvar_msl::{Folders, FunctionConstant, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
+    air,
     compile::{Compiler, Math, Place, Subnormals, Target},
     confinement,
     loaded::Loaded,
@@ -98,21 +99,11 @@ fn expression(value: ConstantValue) -> String {
 pub struct Library {
     compiler: Arc<Compiler>,
     name: String,
-    origin: Origin,
+    kernels: Kernels,
+    /// Of the lowered text, or of how functions of compiled libraries are lowered.
+    fingerprint: CacheKey,
     options: CompileOptions,
     loaded: Arc<Mutex<HashMap<PathBuf, Arc<Loaded>>>>,
-}
-
-/// What kernels are compiled from.
-#[derive(Clone)]
-enum Origin {
-    Text {
-        module: Arc<Module>,
-        /// Of the lowered text.
-        fingerprint: CacheKey,
-    },
-    /// What Apple's compiler made.
-    Compiled(compiled::File),
 }
 
 impl Library {
@@ -126,51 +117,19 @@ impl Library {
             text = text.replace(&format!(" \"{}\"\n", source.name), "\n");
         }
         let fingerprint = CacheKey::of([text.as_bytes(), simulator::ENTRIES]);
-        let origin = Origin::Text { module, fingerprint };
-        Ok(Self { compiler, name: source.name.clone(), origin, options: options.clone(), loaded: Arc::default() })
+        let kernels = Kernels::Text(module);
+        Ok(Self { compiler, name: source.name.clone(), kernels, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
     pub(crate) fn of_compiled(compiler: Arc<Compiler>, name: &str, file: Arc<[u8]>, options: &CompileOptions) -> Result<Self> {
-        let origin = Origin::Compiled(compiled::File::read(name, file)?);
-        Ok(Self { compiler, name: name.to_owned(), origin, options: options.clone(), loaded: Arc::default() })
+        let kernels = Kernels::Compiled(CompiledLibrary::read(name, file)?);
+        let fingerprint = compiler.lowering_key(name);
+        Ok(Self { compiler, name: name.to_owned(), kernels, fingerprint, options: options.clone(), loaded: Arc::default() })
     }
 
-    /// The kernels' names.
-    pub fn kernels(&self) -> Vec<&str> {
-        match &self.origin {
-            Origin::Text { module, .. } => module.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
-            Origin::Compiled(file) => file.kernels(),
-        }
-    }
-
-    /// What a kernel takes.
-    ///
-    /// # Errors
-    /// No such kernel; one that takes what the simulator does not have.
-    pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        match &self.origin {
-            Origin::Text { module, .. } => module.kernel(name),
-            Origin::Compiled(file) => file.kernel(name),
-        }
-    }
-
-    /// The function constants that a kernel may take.
-    ///
-    /// # Errors
-    /// No such kernel.
-    pub fn constants(&self, kernel: &str) -> Result<Vec<FunctionConstant>> {
-        match &self.origin {
-            Origin::Text { module, .. } => Ok(module.constants().to_vec()),
-            Origin::Compiled(file) => file.constants(kernel),
-        }
-    }
-
-    /// The bytes of one element of a buffer, where its type is known.
-    pub fn size_of(&self, element: &str) -> Option<usize> {
-        match &self.origin {
-            Origin::Text { module, .. } => module.size_of(element),
-            Origin::Compiled(_) => None,
-        }
+    /// Its kernels.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// What Apple's compiler would reject of the text, with the kernels named instantiated: clang reads it once more, by Metal's rules.
@@ -178,10 +137,10 @@ impl Library {
     /// # Errors
     /// No such kernel; the compiler cannot be run.
     pub fn judge(&self, kernels: &[&str]) -> Result<Vec<Lint>> {
-        match &self.origin {
-            Origin::Text { module, .. } => self.compiler.judge()?.judge(module, kernels, self.options.metal_version),
+        match &self.kernels {
+            Kernels::Text(module) => self.compiler.judge()?.judge(module, kernels, self.options.metal_version),
             // Apple's compiler has accepted it.
-            Origin::Compiled(_) => Ok(Vec::new()),
+            Kernels::Compiled(_) => Ok(Vec::new()),
         }
     }
 
@@ -193,12 +152,12 @@ impl Library {
         let target = self.target(kernel, constants)?;
         let place = match self.compiler.find(&self.key(kernel, &target)?) {
             Some(place) => place,
-            None => match &self.origin {
-                Origin::Text { module, .. } => {
+            None => match &self.kernels {
+                Kernels::Text(module) => {
                     let places = self.compile(module, &[kernel], &target)?;
                     places.into_iter().next().ok_or_else(|| Error::compile_failed(format!("{}: no entry", self.name)))?
                 }
-                Origin::Compiled(file) => self.compile_function(file, kernel, constants, &target)?,
+                Kernels::Compiled(library) => self.compile_function(library, kernel, constants, &target)?,
             },
         };
         self.make(kernel, constants, &place)
@@ -216,22 +175,25 @@ impl Library {
                 missing.push((kernel, target));
             }
         }
-        match &self.origin {
-            Origin::Text { module, .. } => missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| {
+        match &self.kernels {
+            Kernels::Text(module) => missing.par_chunks(KERNELS_PER_RUN).try_for_each(|chunk| {
                 let names: Vec<&str> = chunk.iter().map(|(kernel, _)| *kernel).collect();
                 self.compile(module, &names, &chunk[0].1).map(drop)
             }),
-            Origin::Compiled(file) => {
-                missing.par_iter().try_for_each(|(kernel, target)| self.compile_function(file, kernel, constants, target).map(drop))
+            Kernels::Compiled(library) => {
+                missing.par_iter().try_for_each(|(kernel, target)| self.compile_function(library, kernel, constants, target).map(drop))
             }
         }
     }
 
     /// The key that a kernel is found by in the cache.
     fn key(&self, kernel: &str, target: &Target) -> Result<CacheKey> {
-        match &self.origin {
-            Origin::Text { fingerprint, .. } => Ok(self.compiler.kernel_key(fingerprint, kernel, target)),
-            Origin::Compiled(file) => Ok(self.compiler.kernel_key(&self.compiler.bitcode_key(&self.name, file.bitcode(kernel)?), kernel, target)),
+        match &self.kernels {
+            Kernels::Text(_) => Ok(self.compiler.kernel_key(&self.fingerprint, kernel, target)),
+            Kernels::Compiled(library) => {
+                let code = CacheKey::of([self.fingerprint.as_bytes(), library.bitcode(kernel)?]);
+                Ok(self.compiler.kernel_key(&code, kernel, target))
+            }
         }
     }
 
@@ -261,6 +223,28 @@ impl Library {
         Ok(places)
     }
 
+    fn compile_function(&self, library: &CompiledLibrary, name: &str, constants: &[(u32, ConstantValue)], target: &Target) -> Result<Place> {
+        let bitcode = library.bitcode(name)?;
+        let what = format!("{}, function `{name}`", library.name());
+        let kernel = library.kernel(name)?;
+        let module = self.compiler.toolchain().disassemble(bitcode, &what)?;
+        let lower = |runtime: &_| {
+            let request = air::Request {
+                library: library.name(),
+                function: name,
+                parameters: &kernel.parameters,
+                constants,
+                checked: target.checked,
+                math: target.math,
+                runtime,
+            };
+            air::lower(&module, &request)
+        };
+        let place = Place { library: self.compiler.compiled(&what, target, lower)?, symbol: air::ENTRY.to_owned() };
+        self.compiler.remember(&self.key(name, target)?, &place)?;
+        Ok(place)
+    }
+
     fn make(&self, kernel: &str, constants: &[(u32, ConstantValue)], place: &Place) -> Result<Pipeline> {
         let load = || {
             let loaded = self.load(&place.library)?;
@@ -268,13 +252,13 @@ impl Library {
             Ok((loaded, entry))
         };
         let (loaded, entry) = confinement::load(load, |(loaded, _)| loaded.prepare())?;
-        let (kernel, known) = (self.kernel(kernel)?, self.constants(kernel)?);
-        let required = kernel.parameters.iter().map(|parameter| is_required(parameter, &known, constants)).collect();
+        let (kernel, known) = (self.kernels.kernel(kernel)?, self.kernels.constants(kernel)?);
+        let required = kernel.parameters.iter().map(|parameter| is_required(parameter, known, constants)).collect();
         Ok(Pipeline(Arc::new(Compiled { kernel, required, entry, checked: self.options.checked, loaded })))
     }
 
     fn definitions(&self, kernel: &str, constants: &[(u32, ConstantValue)]) -> Result<Vec<String>> {
-        let known = self.constants(kernel)?;
+        let known = self.kernels.constants(kernel)?;
         let mut definitions = Vec::new();
         for (index, value) in constants {
             if !known.iter().any(|constant| constant.index == *index) {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
+use elinvar::{ConstantValue, Error, Executor, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 #[cfg(target_os = "linux")]
-use elinvar::DeviceKind;
-use elinvar::{ConstantValue, Error, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
+use elinvar::{DeviceKind, metallib::Kernels};
 use elinvar_check::Expected;
 #[cfg(target_os = "linux")]
 use elinvar_check::contained;
@@ -113,22 +113,14 @@ fn launch(args: &LaunchArgs) -> Result<Launched> {
     let executor = args.device.executor()?;
     let mut profiler = args.profile.profiler(&executor)?;
     args.kernel.check_folders()?;
-    if super::inspect::is_compiled(&args.kernel.file) {
-        let file = args.kernel.file.display();
-        return Err(Error::unsupported(format!(
-            "{file} is compiled; devices take texts, and `elinvar check` runs compiled kernels on the simulator"
-        )));
-    }
-    let mut source = MetalSource::read(&args.kernel.file)?;
-    source.include_folders = args.kernel.include.clone();
-    source.defines = defines(&args.kernel);
-    source.version = args.kernel.metal_version;
-    source.fast_math = args.kernel.fast_math;
-    let library = executor.compile_metal(&source)?;
-    let name = args.kernel.kernel(library.module())?;
+    let library = library(&executor, &args.kernel)?;
+    let name = args.kernel.kernel(library.kernels())?;
     #[cfg(target_os = "linux")]
-    if executor.properties().kind == DeviceKind::MetalSim && !args.kernel.run_anyway {
-        reject(&Judge::open(None)?.judge(library.module(), &[name], args.kernel.metal_version)?)?;
+    if let Kernels::Text(module) = library.kernels()
+        && executor.properties().kind == DeviceKind::MetalSim
+        && !args.kernel.run_anyway
+    {
+        reject(&Judge::open(None)?.judge(module, &[name], args.kernel.metal_version)?)?;
     }
     // Before the kernel, with which a process may lose the right to read files.
     let contents = kernel::contents(&args.kernel.buffer, args.kernel.seed)?;
@@ -171,8 +163,23 @@ fn differences(args: &KernelArgs, expected: &[Expected<'_>], buffers: &[(&str, T
 }
 
 fn compile(library: &MetalLibrary, name: &str, args: &KernelArgs) -> Result<MetalKernel> {
-    let constants: Vec<(&str, ConstantValue)> = args.constants(library.module())?.into_iter().map(|(name, _, value)| (name, value)).collect();
+    let constants = args.constants(library.kernels().constants(name)?)?;
+    let constants: Vec<(&str, ConstantValue)> = constants.into_iter().map(|(name, _, value)| (name, value)).collect();
     library.kernel(name, &constants)
+}
+
+/// A text, or a compiled library.
+fn library(executor: &Executor, args: &KernelArgs) -> Result<MetalLibrary> {
+    if super::inspect::is_compiled(&args.file) {
+        let library = executor.load_metal_library(&args.file)?;
+        return Ok(if args.fast_math { library.with_fast_math() } else { library });
+    }
+    let mut source = MetalSource::read(&args.file)?;
+    source.include_folders = args.include.clone();
+    source.defines = defines(args);
+    source.version = args.metal_version;
+    source.fast_math = args.fast_math;
+    executor.compile_metal(&source)
 }
 
 fn defines(args: &KernelArgs) -> Vec<(String, String)> {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use clap::Args;
 use elinvar::{
     ConstantValue, DType, Error, Result,
-    msl::{METAL_VERSION, Module},
+    metallib::Kernels,
+    msl::{FunctionConstant, METAL_VERSION},
 };
 use elinvar_check::Expected;
 
@@ -21,7 +22,7 @@ pub(crate) use picture::{PictureArgument, write_png};
 /// A kernel, its arguments and its grid.
 #[derive(Debug, Args)]
 pub(crate) struct KernelArgs {
-    /// Metal source
+    /// Metal source, or a compiled library (.metallib)
     pub(crate) file: PathBuf,
     /// Run the kernel of this host name [default: the only one of the file]
     #[arg(long, value_name = "NAME")]
@@ -85,17 +86,13 @@ impl KernelArgs {
     }
 
     /// The kernel that is meant.
-    pub(crate) fn kernel<'a>(&'a self, module: &'a Module) -> Result<&'a str> {
-        elinvar_check::choose(
-            &module.kernels().iter().map(|kernel| kernel.name.as_str()).collect::<Vec<_>>(),
-            self.kernel.as_deref(),
-            &self.file.display().to_string(),
-        )
+    pub(crate) fn kernel<'a>(&'a self, kernels: &'a Kernels) -> Result<&'a str> {
+        elinvar_check::choose(&kernels.names(), self.kernel.as_deref(), &self.file.display().to_string())
     }
 
     /// Names, indices and values of the function constants that are given.
-    pub(crate) fn constants<'a>(&'a self, module: &'a Module) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
-        elinvar_check::constants(module.constants(), self.constant.iter().map(|constant| (constant.name.as_str(), constant.value.as_str())))
+    pub(crate) fn constants<'a>(&'a self, known: &'a [FunctionConstant]) -> Result<Vec<(&'a str, u32, ConstantValue)>> {
+        elinvar_check::constants(known, self.constant.iter().map(|constant| (constant.name.as_str(), constant.value.as_str())))
     }
 
     /// What buffers should hold after a run: names, types and bytes.

@@ -59,8 +59,8 @@ fn what_cannot_be_listed_is_an_error_of_one_line() {
     let (code, _, err) = command(&["inspect", text, "--filter", "x"]);
     assert_eq!((code, err), (2, format!("error: --filter is for Metal libraries, and {text} is none\n")));
     let (code, _, err) = command(&["launch", path, "--device", "cpu", "--kernel", "scale"]);
-    let advice = "is compiled; devices take texts, and `elinvar check` runs compiled kernels on the simulator";
-    assert_eq!((code, err), (2, format!("error: {path} {advice}\n")));
+    let advice = "does not run Metal kernels: use a GPU, or metal-sim for the simulator";
+    assert_eq!((code, err), (2, format!("error: the device 'cpu' {advice}\n")));
 }
 
 #[cfg(target_os = "linux")]
@@ -95,6 +95,15 @@ fn kernels_are_disassembled_and_checked() {
     let (code, out, err) = command(&[&launch[..], &short].concat());
     let line = 1 + text.lines().position(|line| line.contains("store float")).unwrap();
     assert!(code == 1 && out.starts_with(&format!("{path}/scale.ll:{line}: out-of-bounds-write: ")), "{out}{err}");
+    let device = ["launch", path, "--device", "metal-sim"];
+    let (code, out, err) = command(&[&device, &launch[2..], &sound].concat());
+    assert!(code == 0 && out.starts_with("scale on Metal simulator"), "{out}{err}");
+    let (code, out, err) = command(&[&device, &launch[2..], &short].concat());
+    let found = format!("{path}/scale.ll:{line}: out-of-bounds-write: ");
+    assert!(code == 2 && err.contains(&found), "{out}{err}");
+    let wrong = ["--buffer", "x=f32:64:1.5", "--buffer", "y=f32:64", "--value", "factor=u8:2"];
+    let (code, _, err) = command(&[&device, &launch[2..8], &launch[10..], &wrong].concat());
+    assert_eq!((code, err.as_str()), (2, "error: kernel scale: 'factor' is given 1 bytes, a float takes 4\n"));
     let (code, out, err) = command(&["check", path, "--compile-only"]);
     assert_eq!((code, out.as_str()), (0, "1 kernels compile, 0 lints\n"), "{err}");
 }

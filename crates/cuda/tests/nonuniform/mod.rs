@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, KernelKey, KernelSource, Metal, MetalText, Parameter};
+use elinvar_core::{DType, KernelKey, KernelSource, Metal, MetalCode, Parameter, UserMetal};
 use elinvar_msl::{MetalHeaders, preprocess};
 
 /// A kernel that reads `x` and writes `out`.
@@ -12,9 +12,9 @@ pub(crate) fn kernel(name: &'static str) -> Arc<KernelSource> {
 
 /// The same of another text.
 pub(crate) fn kernel_of(file: &str, text: &str, name: &'static str) -> Arc<KernelSource> {
-    let text = MetalText {
+    let text = UserMetal {
         name: file.to_owned(),
-        text: preprocess(file, text, &[], &MetalHeaders).unwrap(),
+        code: MetalCode::Text(preprocess(file, text, &[], &MetalHeaders).unwrap()),
         kernel: name.to_owned(),
         constants: Vec::new(),
         fast_math: false,
@@ -25,5 +25,5 @@ pub(crate) fn kernel_of(file: &str, text: &str, name: &'static str) -> Arc<Kerne
         registers: None,
     };
     let (key, parameters) = (KernelKey::new(name, &[]), vec![Parameter::read("x", DType::U32), Parameter::write("out", DType::U32)]);
-    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::Text(Arc::new(text))), native: None })
+    Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::User(Arc::new(text))), native: None })
 }

@@ -7,6 +7,9 @@ use std::fs;
 use elinvar::{BackendType, ConstantValue, Executor, KernelArgument, MetalSource};
 use half::f16;
 
+#[path = "../../../metallib/tests/library/container.rs"]
+mod container;
+
 const TEXT: &str = r#"
 #include <metal_stdlib>
 #include "shared.h"
@@ -47,7 +50,7 @@ fn source(folder: &str) -> MetalSource {
 fn kernels_run_with_structs_constants_templates_and_threadgroup_memory() {
     let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
     let library = executor.compile_metal(&source("run")).unwrap();
-    let names: Vec<_> = library.module().kernels().iter().map(|k| k.name.as_str()).collect();
+    let names = library.kernels().names();
     assert_eq!(names, ["line", "small", "reverse_half"]);
 
     let line = library.kernel("line", &[("negate", ConstantValue::Bool(true))]).unwrap();
@@ -133,4 +136,34 @@ fn the_cpu_device_says_where_metal_text_runs() {
     let executor = Executor::new_with_backend(BackendType::Cpu).unwrap();
     let error = executor.compile_metal(&MetalSource::new("k.metal", "")).err().unwrap();
     assert!(error.is_unsupported() && error.to_string().contains("metal-sim"), "{error}");
+}
+
+#[test]
+fn compiled_libraries_run_as_texts_do() {
+    let executor = Executor::new_with_backend(BackendType::MetalSim).unwrap();
+    let bitcode = include_bytes!("../../../metallib/tests/library/scale.bc");
+    let file = container::library(&[container::Compiled { name: "scale", bitcode, constants: &[("doubled", 53, 3)] }]);
+    // Beside another library, as applications have them.
+    let other = container::library(&[container::Compiled { name: "other", bitcode, constants: &[] }]);
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("two.metallib");
+    fs::write(&path, [b"\xcf\xfa\xed\xfe", other.as_slice(), file.as_slice()].concat()).unwrap();
+    for library in [executor.metal_library("one.metallib", file).unwrap(), executor.load_metal_library(&path).unwrap()] {
+        assert!(library.kernels().names().ends_with(&["scale"]));
+        let scale = library.kernel("scale", &[("doubled", ConstantValue::Bool(true))]).unwrap();
+        let (x, y) = (executor.tensor(&[64], &[1.5f32; 64]).unwrap(), executor.tensor(&[64], &[0f32; 64]).unwrap());
+        let factor = 2f32.to_ne_bytes();
+        let arguments = [
+            ("x", KernelArgument::Tensor(&x)),
+            ("y", KernelArgument::Tensor(&y)),
+            ("factor", KernelArgument::Bytes(&factor)),
+            ("shared", KernelArgument::ThreadgroupMemory(16)),
+        ];
+        scale.launch([1, 1, 1], [64, 1, 1], &arguments).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [6.0; 64]);
+        assert!(library.kernel("scale", &[("tripled", ConstantValue::Bool(true))]).is_err());
+    }
+    let error = executor.load_metal_library(std::path::Path::new("nothing.metallib")).err().unwrap().to_string();
+    assert!(error.starts_with("cannot read nothing.metallib: "), "{error}");
+    let error = Executor::new_with_backend(BackendType::Cpu).unwrap().metal_library("one.metallib", Vec::new()).err().unwrap();
+    assert_eq!(error.to_string(), "the device 'cpu' does not run Metal kernels: use a GPU, or metal-sim for the simulator");
 }

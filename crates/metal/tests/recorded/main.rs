@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use elinvar_core::{
     Access, Binding, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, METAL_VERSION,
-    Metal, MetalText, Parameter, Pipeline, Result,
+    Metal, MetalCode, Parameter, Pipeline, Result, UserMetal,
 };
 use elinvar_metal::{BatchLimits, MetalBackend};
 use recorder::{Recorder, State};
@@ -30,8 +30,8 @@ pub(crate) fn source(name: &str, accesses: &[Access]) -> Arc<KernelSource> {
 /// A user's text in that version of Metal.
 pub(crate) fn user_source(name: &str, text: &str, version: u32) -> Arc<KernelSource> {
     let mut source = (*source(name, &[Access::Write])).clone();
-    if let Some(Metal::Text(metal)) = &source.metal {
-        source.metal = Some(Metal::Text(Arc::new(MetalText { text: text.to_owned(), version, ..(**metal).clone() })));
+    if let Some(Metal::User(metal)) = &source.metal {
+        source.metal = Some(Metal::User(Arc::new(UserMetal { code: MetalCode::Text(text.to_owned()), version, ..(**metal).clone() })));
     }
     Arc::new(source)
 }
@@ -41,9 +41,9 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
         let name = ["a", "b", "c", "d", "e", "f"][index].into();
         Parameter { name, access, dtype: DType::U8, optional: false, prefetched: false }
     };
-    let text = MetalText {
+    let text = UserMetal {
         name: "test.metal".into(),
-        text: format!("kernel void {name}() {{}}"),
+        code: MetalCode::Text(format!("kernel void {name}() {{}}")),
         kernel: name.to_owned(),
         constants: Vec::new(),
         fast_math,
@@ -54,7 +54,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
         registers: None,
     };
     let parameters = accesses.iter().enumerate().map(parameter).collect();
-    let (key, metal) = (KernelKey::new(name.to_owned(), &[]), Some(Metal::Text(Arc::new(text))));
+    let (key, metal) = (KernelKey::new(name.to_owned(), &[]), Some(Metal::User(Arc::new(text))));
     Arc::new(KernelSource { key, parameters, params_bytes: 0, host: None, metal, native: None })
 }
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use elinvar_core::{Error, Grid, HostMemory, MemoryInfo, PipelineInfo, Relief, Result};
+use elinvar_core::{Error, Grid, HostMemory, MemoryInfo, MetalCode, PipelineInfo, Relief, Result};
 use elinvar_metal::api::{Api, DeviceInfo, Done, Kernel, Launch, LibrarySource, StorageMode};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -272,7 +272,8 @@ impl Api for Recorder {
     }
 
     fn library(&self, source: LibrarySource<'_>) -> Result<Object> {
-        source.text.clone_into(&mut self.0.text.lock().unwrap());
+        let MetalCode::Text(text) = source.code else { return Err(Error::unsupported("only texts are recorded")) };
+        text.clone_into(&mut self.0.text.lock().unwrap());
         self.0.version.store(source.version as usize, Relaxed);
         self.0.libraries.fetch_add(1, Relaxed);
         Ok(self.object())

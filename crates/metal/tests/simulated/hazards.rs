@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use elinvar_core::{
     Access, Buffer, CommandList, DType, Device, DeviceKind, Dispatch, Extent, Grid, KernelKey, KernelSource, ListBuilder, METAL_VERSION, Metal,
-    MetalText, Parameter, Pipeline, Result,
+    MetalCode, Parameter, Pipeline, Result, UserMetal,
 };
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
@@ -28,9 +28,9 @@ fn open(seed: u64) -> (Device, Barriers) {
 
 fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline {
     let parameter = |access: &Access| Parameter { name: "buffer".into(), access: *access, dtype: DType::U32, optional: false, prefetched: false };
-    let text = MetalText {
+    let text = UserMetal {
         name: "hazards.metal".into(),
-        text: TEXT.to_owned(),
+        code: MetalCode::Text(TEXT.to_owned()),
         kernel: name.to_owned(),
         constants: vec![],
         fast_math: false,
@@ -40,7 +40,7 @@ fn prepare(device: &Device, name: &'static str, accesses: &[Access]) -> Pipeline
         rejections: vec![],
         registers: None,
     };
-    let (parameters, metal) = (accesses.iter().map(parameter).collect(), Some(Metal::Text(Arc::new(text))));
+    let (parameters, metal) = (accesses.iter().map(parameter).collect(), Some(Metal::User(Arc::new(text))));
     device.prepare(&Arc::new(KernelSource { key: KernelKey::new(name, &[]), parameters, params_bytes: 0, host: None, metal, native: None })).unwrap()
 }
 

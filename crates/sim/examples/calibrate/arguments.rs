@@ -78,7 +78,7 @@ fn filled(element: &str, elements: usize, salt: u64, is_divisor: bool) -> Option
 impl Case {
     /// Plausible arguments; an error where a type or parameter is not provided for.
     pub(crate) fn new(library: &Library, name: &str, launch: Launch) -> Result<Self, String> {
-        let kernel = library.kernel(name).map_err(|error| error.to_string())?;
+        let kernel = library.kernels().kernel(name).map_err(|error| error.to_string())?;
         let (mut buffers, mut bytes) = (Vec::new(), Vec::new());
         for parameter in &kernel.parameters {
             let ParameterKind::Buffer { index, written, element, space, .. } = &parameter.kind else { continue };
@@ -115,7 +115,7 @@ impl Case {
             }
         }
         let mut constants = Vec::new();
-        for constant in library.constants(name).map_err(|error| error.to_string())? {
+        for constant in library.kernels().constants(name).map_err(|error| error.to_string())? {
             let given = launch.constants.iter().find(|(known, _)| *known == constant.name).map(|(_, value)| *value);
             let usual = if constant.type_name == "bool" { ConstantValue::Bool(true) } else { ConstantValue::Int(0) };
             constants.push((constant.index, given.unwrap_or(usual)));

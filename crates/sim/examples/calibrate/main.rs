@@ -100,8 +100,8 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
     };
     let mut count = Count::default();
     let mut cases = Vec::new();
-    let named = text.kernels().into_iter().filter(|name| compiled.kernel(name).is_ok()).map(|name| (name, name.to_owned()));
-    let instances = compiled.kernels().into_iter().filter_map(|name| Some((name, (family.instance)(Name(name))?)));
+    let named = text.kernels().names().into_iter().filter(|name| compiled.kernels().kernel(name).is_ok()).map(|name| (name, name.to_owned()));
+    let instances = compiled.kernels().names().into_iter().filter_map(|name| Some((name, (family.instance)(Name(name))?)));
     let names = named.chain(instances).filter(|(name, _)| name.contains(&selection.part));
     for (name, of_text) in names.step_by(selection.step) {
         count.kernels += 1;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use elinvar_core::{ConstantValue, Error, Result};
+use elinvar_metallib::disassembly;
 use elinvar_msl::{Parameter, ParameterKind};
 
 use super::{
@@ -40,11 +41,6 @@ impl Request<'_> {
     fn unsupported(&self, what: &str) -> Error {
         Error::unsupported(format!("{}, function `{}`: {what}", self.library, self.function))
     }
-}
-
-/// What findings call a function's disassembly.
-pub(crate) fn file(library: &str, function: &str) -> String {
-    format!("{library}/{function}.ll")
 }
 
 /// A variable in threadgroup memory.
@@ -442,7 +438,7 @@ impl<'a> Lowering<'a> {
             return Err(self.request.unsupported("it is not in its own bitcode"));
         }
         let Request { library, function, .. } = self.request;
-        let file = file(library, function);
+        let file = disassembly(library, function);
         let mut shared: Vec<&Shared<'_>> = self.shared.values().collect();
         shared.sort_by_key(|shared| shared.number);
         let mut texts = vec![("elv.file".to_owned(), file.as_str()), ("elv.function".to_owned(), *function)];

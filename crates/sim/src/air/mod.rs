@@ -5,4 +5,4 @@ mod intrinsics;
 mod lower;
 mod types;
 
-pub(crate) use lower::{ENTRY, Request, file, lower};
+pub(crate) use lower::{ENTRY, Request, lower};
