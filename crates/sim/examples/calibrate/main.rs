@@ -1,10 +1,10 @@
 //! Runs MLX's kernels from text and from the library that Apple's compiler made of them, on the same inputs, and compares what they write, bit by bit:
 //!
 //! ```text
-//! cargo run --release -p elinvar-sim --example calibrate -- mlx.metallib SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT]
+//! cargo run --release -p elinvar-sim --example calibrate -- mlx.metallib SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT] [--save FOLDER]
 //! ```
 //!
-//! SOURCE is a checkout of MLX. `tools/calibrate` fetches the library and its headers. Every launch is checked.
+//! SOURCE is a checkout of MLX. `--save` keeps the launches without findings and what they wrote, for other devices. `tools/calibrate` fetches the library and its headers. Every launch is checked.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a tool that cannot go on ends")]
 
@@ -12,6 +12,7 @@ mod arguments;
 mod compare;
 mod families;
 mod launch;
+mod save;
 
 use std::{
     env, fs,
@@ -38,27 +39,29 @@ struct Count {
     findings: usize,
 }
 
-/// What of the kernels is taken.
+/// What of the kernels is taken, and where the launches are kept.
 struct Selection {
     step: usize,
     part: String,
+    save: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let (mut include_dirs, mut wanted, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    let mut selection = Selection { step: 1, part: String::new() };
+    let mut selection = Selection { step: 1, part: String::new(), save: None };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "-I" => include_dirs.extend(arguments.next().map(PathBuf::from)),
             "--step" => selection.step = arguments.next().and_then(|step| step.parse().ok()).unwrap_or(1),
             "--family" => wanted.extend(arguments.next()),
+            "--save" => selection.save = arguments.next().map(PathBuf::from),
             "--kernel" => selection.part = arguments.next().unwrap_or_default(),
             _ => places.push(argument),
         }
     }
     let [library, source] = places.as_slice() else {
-        panic!("calibrate LIBRARY SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT]")
+        panic!("calibrate LIBRARY SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT] [--save FOLDER]")
     };
     let simulator = Simulator::new(Config::default()).unwrap();
     let compiled = simulator.compiled_library("mlx.metallib", fs::read(library).unwrap(), &CompileOptions::default()).unwrap();
@@ -155,8 +158,14 @@ fn calibrate(simulator: &Simulator, compiled: &Library, source: &Path, options: 
             false if explanation == "unexplained" => count.different += 1,
             false => count.explained += 1,
         }
-        for difference in differences {
+        for difference in &differences {
             eprintln!("{name}: {difference}: {explanation}");
+        }
+        if let Some(folder) = &selection.save
+            && differences.is_empty()
+            && library.findings.is_empty()
+        {
+            save::save(folder, name, case, &library).unwrap();
         }
         count.findings += usize::from(!text.findings.is_empty() || !library.findings.is_empty());
         for (way, Ran { findings, .. }) in [("text", &text), ("library", &library)] {
