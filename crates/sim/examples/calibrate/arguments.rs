@@ -23,6 +23,9 @@ pub(crate) struct Argument {
     pub(crate) written: bool,
 }
 
+/// What outputs are full of before a launch.
+const UNWRITTEN: u8 = 0x5a;
+
 /// A number as an element of that type.
 fn encode(element: &str, value: f64) -> Option<Vec<u8>> {
     Some(match element {
@@ -88,10 +91,16 @@ impl Case {
             let salt = u64::from(*index);
             let contents = match given {
                 Some(Given::Nothing) => continue,
-                Some(Given::Numbers(numbers)) => numbers.iter().map(|number| encode(scalar, *number)).collect::<Option<Vec<_>>>().map(|all| all.concat()),
+                Some(Given::Numbers(numbers)) => {
+                    numbers.iter().map(|number| encode(scalar, *number)).collect::<Option<Vec<_>>>().map(|all| all.concat())
+                }
                 Some(Given::Bytes(bytes)) => Some(bytes.clone()),
                 Some(Given::Range(elements, from, below)) => {
                     let value = |unit: f64| (f64::from(*from) + unit * f64::from(below - from)).floor();
+                    units(salt).take(*elements).map(|unit| encode(scalar, value(unit))).collect::<Option<Vec<_>>>().map(|all| all.concat())
+                }
+                Some(Given::Odd(elements)) => {
+                    let value = |unit: f64| 2.0 * (unit * 10.0).floor() - 9.0;
                     units(salt).take(*elements).map(|unit| encode(scalar, value(unit))).collect::<Option<Vec<_>>>().map(|all| all.concat())
                 }
                 Some(Given::Bits(elements)) => {
@@ -101,7 +110,7 @@ impl Case {
                 Some(Given::Elements(_)) | None => {
                     let elements = if let Some(Given::Elements(elements)) = given { *elements } else { launch.elements };
                     if *written {
-                        encode(scalar, 0.0).map(|size| vec![0; size.len() * of_each * elements])
+                        encode(scalar, 0.0).map(|size| vec![UNWRITTEN; size.len() * of_each * elements])
                     } else {
                         filled(element, elements, salt, parameter.name == "b")
                     }

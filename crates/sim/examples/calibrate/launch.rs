@@ -24,6 +24,8 @@ pub(crate) enum Given {
     Elements(usize),
     /// That many elements, whole numbers of a range.
     Range(usize, u32, u32),
+    /// That many odd numbers, whose product is never zero.
+    Odd(usize),
     /// That many elements of any bits.
     Bits(usize),
     /// Nothing: a function constant says that there is none.
@@ -78,6 +80,10 @@ impl Launch {
 
     pub(crate) fn range(self, parameter: &'static str, elements: usize, from: u32, below: u32) -> Self {
         self.given(parameter, Given::Range(elements, from, below))
+    }
+
+    pub(crate) fn odd(self, parameter: &'static str, elements: usize) -> Self {
+        self.given(parameter, Given::Odd(elements))
     }
 
     pub(crate) fn bits(self, parameter: &'static str, elements: usize) -> Self {

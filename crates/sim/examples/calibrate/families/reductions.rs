@@ -1,6 +1,6 @@
 //! Kernels that fold, scan or sort rows and columns.
 
-use crate::launch::{Launch, Name};
+use crate::launch::{Given, Launch, Name};
 
 /// Three rows: of 100 elements in one pass of 32 threads, or of 5,000 in several passes of 1,024, as MLX launches them.
 pub(crate) fn rows(kernel: Name<'_>) -> Option<Launch> {
@@ -20,7 +20,19 @@ pub(crate) fn arg_reduce(_: Name<'_>) -> Option<Launch> {
     ]))
 }
 
+/// Most truth values are true, and no whole number is zero, so that results are not all the same.
 pub(crate) fn reduce(kernel: Name<'_>) -> Option<Launch> {
+    let launch = folds(kernel)?;
+    let given = launch.given.iter().find_map(|(parameter, given)| (*parameter == "in").then_some(given));
+    let elements = if let Some(Given::Elements(elements)) = given { *elements } else { launch.elements };
+    Some(match () {
+        () if kernel.has("and") => launch.range("in", elements, 0, 100),
+        () if kernel.has("int") => launch.odd("in", elements),
+        () => launch,
+    })
+}
+
+fn folds(kernel: Name<'_>) -> Option<Launch> {
     match () {
         () if kernel.begins("init_reduce") => Some(Launch::threads([10, 1, 1], [10, 1, 1]).elements(10)),
         () if kernel.begins("all_reduce") => {
@@ -38,7 +50,13 @@ pub(crate) fn reduce(kernel: Name<'_>) -> Option<Launch> {
 /// Gives the shape of what is reduced beside the rows or columns: that many steps of that stride, in as many dimensions as the kernel is made for.
 fn steps(launch: Launch, kernel: Name<'_>, steps: u32, stride: u32) -> Option<Launch> {
     let (steps, stride) = (f64::from(steps), f64::from(stride));
-    let (shape, strides): (&[f64], &[f64]) = match kernel.number("small").or(kernel.number("looped")).or(kernel.number("longcolumn")).or(kernel.number("2pass")).or(kernel.number("large"))? {
+    let (shape, strides): (&[f64], &[f64]) = match kernel
+        .number("small")
+        .or(kernel.number("looped"))
+        .or(kernel.number("longcolumn"))
+        .or(kernel.number("2pass"))
+        .or(kernel.number("large"))?
+    {
         0 | 1 => (&[steps], &[stride]),
         2 => (&[2.0, steps / 2.0], &[steps / 2.0 * stride, stride]),
         _ => (&[2.0, 1.0, steps / 2.0], &[steps / 2.0 * stride, 7.0, stride]),
@@ -73,7 +91,8 @@ fn col_reduce(kernel: Name<'_>) -> Option<Launch> {
         () => (Launch::groups([2, 3, 1], [256, 1, 1]), 70, 40, 120),
     };
     let out_size = if kernel.has("longcolumn") { 30 } else { 3 };
-    let launch = launch.holds("in", (3 * rows * columns) as usize).holds("out", out).number("reduction_size", rows).number("reduction_stride", columns);
+    let launch =
+        launch.holds("in", (3 * rows * columns) as usize).holds("out", out).number("reduction_size", rows).number("reduction_stride", columns);
     let launch = launch.number("non_col_reductions", 1).number("column_offset", 0).number("out_size", out_size);
     steps(launch.list("shape", &[3.0]).list("strides", &[f64::from(rows * columns)]).number("ndim", 1), kernel, rows, columns)
 }
