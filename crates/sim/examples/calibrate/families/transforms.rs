@@ -85,16 +85,35 @@ impl Convolution<'_> {
     }
 }
 
-/// The windows of an input, as rows of a matrix.
+/// The windows of an input, as rows of a matrix; a window for each channel; and Winograd's transforms of two tiles.
 pub(crate) fn conv(kernel: Name<'_>) -> Option<Launch> {
-    if !kernel.begins("naive_unfold") {
-        return None;
-    }
-    let dimensions = kernel.0.rsplit('_').next()?.parse().ok()?;
-    let convolution = Convolution { channels: 5, outputs: 4, space: &[4, 3, 6][..dimensions] };
-    let (places, window) = (convolution.places(), convolution.window());
-    let launch = Launch::threads([5, window, places], [4, 4, 4]).number("row_offset", 0);
-    Some(convolution.launch(launch).holds("in", (places * 5) as usize).holds("out", (places * window * 5) as usize))
+    let winograd = |groups, space: &[u32]| Convolution { channels: 32, outputs: 32, space }.launch(Launch::groups(groups, [32, 2, 2]));
+    Some(match () {
+        () if kernel.begins("naive_unfold") => {
+            let dimensions = kernel.0.rsplit('_').next()?.parse().ok()?;
+            let convolution = Convolution { channels: 5, outputs: 4, space: &[4, 3, 6][..dimensions] };
+            let (places, window) = (convolution.places(), convolution.window());
+            let launch = Launch::threads([5, window, places], [4, 4, 4]).number("row_offset", 0);
+            convolution.launch(launch).holds("in", (places * 5) as usize).holds("out", (places * window * 5) as usize)
+        }
+        () if kernel.begins("depthwise_conv_2d") => {
+            let launch = Launch::groups([2, 1, 2], [8, 8, 4]).elements(6 * 7 * 16).holds("wt", 16 * 9 * 16).off(&["do_flip"]);
+            let sizes = [("ker_h", 3), ("ker_w", 3), ("str_h", 1), ("str_w", 1), ("tgp_h", 4), ("tgp_w", 8)];
+            let launch = sizes.into_iter().fold(launch, |launch, (name, size)| launch.set(name, ConstantValue::Int(size)));
+            Convolution { channels: 16, outputs: 16, space: &[6, 7] }.launch(launch)
+        }
+        () if kernel.begins("depthwise_conv_1d") => {
+            let launch = Launch::threads([10, 12, 2], [8, 4, 2]).number("kernel_size", 4).list("strides", &[150.0, 10.0, 1.0]);
+            launch.holds("in", 300).holds("w", 40).holds("out", 240)
+        }
+        () if kernel.has("weight_transform") => {
+            let launch = Launch::groups([2, 1, 1], [32, 4, 1]).number("C", 32).number("O", 8);
+            launch.holds("wt_in", 8 * 9 * 32).holds("wt_out", 64 * 8 * 32)
+        }
+        () if kernel.has("input_transform") => winograd([2, 1, 1], &[8, 14]).holds("inp_in", 8 * 14 * 32).holds("inp_out", 64 * 2 * 32),
+        () if kernel.has("output_transform") => winograd([2, 1, 1], &[6, 12]).holds("out_in", 64 * 2 * 32).holds("out_out", 6 * 12 * 32),
+        () => return None,
+    })
 }
 
 /// Convolutions as products of matrices: a block and a rest of output channels, which are at most 16 or a multiple of it, as MLX asks.
