@@ -19,7 +19,7 @@ use std::{env, fmt, fs, ops::AddAssign, path::PathBuf, process::ExitCode, sync::
 use arguments::Case;
 use compare::{Difference, Ran, run};
 use elinvar_sim::{CompileOptions, Config, ConstantValue, Library, Pipeline, Simulator, Source};
-use families::{EXPLAINED, FAMILIES, Family};
+use families::{EXPLANATIONS, FAMILIES, Family};
 use launch::Name;
 
 const USAGE: &str = "calibrate LIBRARY SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT] [--save FOLDER]";
@@ -144,7 +144,7 @@ impl Calibration {
             count.unwritten += 1;
         }
         let differences = Difference::between(case, &text, &library);
-        let explanation = EXPLAINED.iter().find(|(is, _)| is(Name(name))).map(|(_, why)| *why);
+        let explanation = EXPLANATIONS.iter().find(|explanation| (explanation.applies)(Name(name))).map(|explanation| explanation.why);
         match (differences.is_empty(), explanation) {
             (true, _) => count.equal += 1,
             (false, Some(_)) => count.explained += 1,

@@ -25,8 +25,14 @@ const fn named(name: &'static str, file: &'static str, launch: fn(Name<'_>) -> O
     Family { name, file, launch, instance: |_| None }
 }
 
-/// Kernels that may differ, and why.
-pub(crate) const EXPLAINED: &[(fn(Name<'_>) -> bool, &str)] = &[(quantised::walks_off, "undefined by the text: it reads beyond a private array")];
+/// Why the bits of some kernels may differ.
+pub(crate) struct Explanation {
+    pub(crate) applies: fn(Name<'_>) -> bool,
+    pub(crate) why: &'static str,
+}
+
+pub(crate) const EXPLANATIONS: &[Explanation] =
+    &[Explanation { applies: quantised::walks_off, why: "undefined by the text: it reads beyond a private array" }];
 
 pub(crate) const FAMILIES: &[Family] = &[
     named("unary", "unary", elementwise::strided),
