@@ -85,22 +85,24 @@ pub(crate) fn walks_off(kernel: Name<'_>) -> bool {
     kernel.begins("affine_qmv_quad") && matches!(width, (Some(3 | 5), Some(128)) | (Some(6), _))
 }
 
-/// `affine_qmv_fast_float_gs_64_b_4_batch_1_pr_0_hgs_0_r_4` is `affine_qmv_fast<float, 64, 4, true, false, false, 4>`: MLX's text of that release is not public.
+/// `affine_qmv_fast_float_gs_64_b_4_batch_1_pr_0_hgs_0_r_4` is `affine_qmv_fast<float, 64, 4, 1, 0, 0, 4>`. MLX's text of the library's release is not public: the
+/// one before has neither these parameters nor one bit.
 pub(crate) fn affine(kernel: Name<'_>) -> Option<String> {
-    vector_product(kernel, "affine", "affine")
+    let is_new = (kernel.has("_pr_") || kernel.has("_b_1_") || kernel.0.ends_with("_b_1")) && !kernel.has("_rhs_");
+    is_new.then(|| template(kernel, "affine", "affine")).flatten()
 }
 
 pub(crate) fn floating(kernel: Name<'_>) -> Option<String> {
-    ["mxfp4", "mxfp8", "nvfp4"].into_iter().find_map(|mode| vector_product(kernel, mode, "fp"))
+    let modes = ["mxfp4", "mxfp8", "nvfp4"];
+    kernel.has("_pr_").then(|| modes.into_iter().find_map(|mode| template(kernel, mode, "fp"))).flatten()
 }
 
-fn vector_product(kernel: Name<'_>, mode: &str, template: &str) -> Option<String> {
-    let rest = kernel.0.strip_prefix(mode)?;
-    let (form, rest) = rest.strip_prefix("_qmv_fast_").map(|rest| ("qmv_fast", rest)).or(rest.strip_prefix("_qmv_").map(|rest| ("qmv", rest)))?;
-    let (kind, _) = rest.split_once("_gs_")?;
-    let flag = |part| kernel.number(part).map(|value| value == 1);
-    let (group, bits, rows) = (kernel.number("gs")?, kernel.number("b")?, kernel.number("r")?);
-    Some(format!("{template}_{form}<{kind}, {group}, {bits}, {}, {}, {}, {rows}>", flag("batch")?, flag("pr")?, flag("hgs")?))
+fn template(kernel: Name<'_>, mode: &str, of_text: &str) -> Option<String> {
+    let (form, numbers) = kernel.0.strip_prefix(mode)?.split_once("_gs_")?;
+    let kind = ["bfloat16_t", "float16_t", "float"].into_iter().find(|kind| form.ends_with(kind))?;
+    let form = form.strip_suffix(kind)?.trim_end_matches('_');
+    let is_argument = |word: &&str| matches!(*word, "true" | "false") || word.bytes().all(|byte| byte.is_ascii_digit());
+    Some(format!("{of_text}{form}<{kind}, {}>", numbers.split('_').filter(is_argument).collect::<Vec<_>>().join(", ")))
 }
 
 /// K in parts, of which each is an element of a batch.
