@@ -76,7 +76,7 @@ fn work(request: &Request, time_limit: Duration, parent: &mut Parent) -> Result<
         _ if report.rejected => report.finished = true,
         [kernel] if !request.compile_only => run(request, &simulator, &library, kernel, &mut report, parent)?,
         _ => {
-            library.compile_all(&names)?;
+            library.compile_all(&names, &[])?;
             report.kernels = names.iter().map(|name| (*name).to_owned()).collect();
             report.finished = true;
         }

@@ -170,7 +170,7 @@ impl MetalBackend<Simulated> {
                 let names: Vec<&str> = instances.iter().map(|(name, _)| name.as_str()).collect();
                 let code = MetalCode::Text(text.clone() + &instances.iter().map(|(_, instance)| instance.as_str()).collect::<String>());
                 let name = names.first().copied().unwrap_or_default();
-                self.api.library(LibrarySource { name, code: &code, fast_math: *fast_math, version: METAL_VERSION })?.compile_all(&names)?;
+                self.api.library(LibrarySource { name, code: &code, fast_math: *fast_math, version: METAL_VERSION })?.compile_all(&names, &[])?;
             }
             Ok(())
         };

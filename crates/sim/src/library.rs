@@ -163,14 +163,14 @@ impl Library {
         self.make(kernel, constants, &place)
     }
 
-    /// Compiles many kernels without function constants into the cache: several in one run of the compiler, several runs at once.
+    /// Compiles many kernels with the same values for function constants into the cache: several in one run of the compiler, several runs at once.
     ///
     /// # Errors
     /// As [`Library::pipeline`].
-    pub fn compile_all(&self, kernels: &[&str]) -> Result<()> {
+    pub fn compile_all(&self, kernels: &[&str], constants: &[(u32, ConstantValue)]) -> Result<()> {
         let mut missing = Vec::new();
         for kernel in kernels.iter().copied() {
-            let target = self.target(kernel, &[])?;
+            let target = self.target(kernel, constants)?;
             if self.compiler.find(&self.key(kernel, &target)?).is_none() {
                 missing.push((kernel, target));
             }
@@ -181,7 +181,7 @@ impl Library {
                 self.compile(module, &names, &chunk[0].1).map(drop)
             }),
             Kernels::Compiled(library) => {
-                missing.par_iter().try_for_each(|(kernel, target)| self.compile_function(library, kernel, &[], target).map(drop))
+                missing.par_iter().try_for_each(|(kernel, target)| self.compile_function(library, kernel, constants, target).map(drop))
             }
         }
     }
@@ -202,7 +202,7 @@ impl Library {
     /// # Errors
     /// As [`Library::pipeline`].
     pub fn pipelines(&self, kernels: &[&str]) -> Result<Vec<Pipeline>> {
-        self.compile_all(kernels)?;
+        self.compile_all(kernels, &[])?;
         kernels.par_iter().map(|kernel| self.pipeline(kernel, &[])).collect()
     }
 

@@ -51,7 +51,7 @@ fn a_kernel_compiled_beside_others_is_found_by_itself() {
         let text = template.to_owned() + &types.iter().map(instance).collect::<String>();
         simulator.library(&Source::new(name, text), &CompileOptions::default()).unwrap()
     };
-    library("k_int", &["int", "float"]).compile_all(&["k_int", "k_float"]).unwrap();
+    library("k_int", &["int", "float"]).compile_all(&["k_int", "k_float"], &[]).unwrap();
     let made = files(&folder);
     library("k_float", &["float"]).pipeline("k_float", &[]).unwrap();
     assert_eq!(files(&folder), made);
