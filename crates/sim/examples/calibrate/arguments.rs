@@ -88,7 +88,9 @@ impl Case {
             let salt = u64::from(*index);
             let contents = match given {
                 Some(Given::Nothing) => continue,
-                Some(Given::Numbers(numbers)) => numbers.iter().map(|number| encode(scalar, *number)).collect::<Option<Vec<_>>>().map(|all| all.concat()),
+                Some(Given::Numbers(numbers)) => {
+                    numbers.iter().map(|number| encode(scalar, *number)).collect::<Option<Vec<_>>>().map(|all| all.concat())
+                }
                 Some(Given::Bytes(bytes)) => Some(bytes.clone()),
                 Some(Given::Range(elements, from, below)) => {
                     let value = |unit: f64| (f64::from(*from) + unit * f64::from(below - from)).floor();

@@ -71,7 +71,9 @@ fn main() -> ExitCode {
         metal_version: 320,
         ..CompileOptions::default()
     };
-    println!("| Family | Kernels | Run both ways | Equal bits | Different, explained | Unexplained | Nothing written | With findings | Text rejected | Library rejected | No launch known |");
+    println!(
+        "| Family | Kernels | Run both ways | Equal bits | Different, explained | Unexplained | Nothing written | With findings | Text rejected | Library rejected | No launch known |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut different = 0;
     for family in FAMILIES.iter().filter(|family| wanted.is_empty() || wanted.iter().any(|wanted| wanted == family.name)) {

@@ -12,8 +12,12 @@ pub(crate) fn sdpa_vector(kernel: Name<'_>) -> Option<Launch> {
     let (heads, queries, length, blocks) = (4, 2, 70, 32);
     let launch = match () {
         () if kernel.has("2pass_1_gqa") => return None,
-        () if kernel.has("2pass_1") => Launch::groups([heads / 2, 1, blocks], [32, 2, queries]).holds("out", (heads * queries * blocks * values) as usize),
-        () if kernel.has("2pass_2") => Launch::groups([heads, queries, 1], [1024, 1, 1]).number("blocks", blocks).holds("out", (heads * queries * values) as usize),
+        () if kernel.has("2pass_1") => {
+            Launch::groups([heads / 2, 1, blocks], [32, 2, queries]).holds("out", (heads * queries * blocks * values) as usize)
+        }
+        () if kernel.has("2pass_2") => {
+            Launch::groups([heads, queries, 1], [1024, 1, 1]).number("blocks", blocks).holds("out", (heads * queries * values) as usize)
+        }
         () => Launch::groups([heads, queries, 1], [1024, 1, 1]).holds("out", (heads * queries * values) as usize),
     };
     let launch = launch.holds("partials", (heads * queries * blocks * values) as usize).elements((heads * queries * blocks) as usize);

@@ -26,8 +26,7 @@ const fn named(name: &'static str, file: &'static str, launch: fn(Name<'_>) -> O
 }
 
 /// Kernels that may differ, and why.
-pub(crate) const EXPLAINED: &[(fn(Name<'_>) -> bool, &str)] =
-    &[(quantised::walks_off, "undefined by the text: it reads beyond a private array")];
+pub(crate) const EXPLAINED: &[(fn(Name<'_>) -> bool, &str)] = &[(quantised::walks_off, "undefined by the text: it reads beyond a private array")];
 
 pub(crate) const FAMILIES: &[Family] = &[
     named("unary", "unary", elementwise::strided),
@@ -63,10 +62,5 @@ pub(crate) const FAMILIES: &[Family] = &[
     named("steel_conv_3d", "steel/conv/kernels/steel_conv_3d", transforms::steel_conv),
     named("steel_conv_general", "steel/conv/kernels/steel_conv_general", transforms::steel_conv),
     named("sdpa_vector", "scaled_dot_product_attention", attention::sdpa_vector),
-    Family {
-        name: "steel_attention",
-        file: "steel/attn/kernels/steel_attention",
-        launch: attention::steel,
-        instance: attention::steel_instance,
-    },
+    Family { name: "steel_attention", file: "steel/attn/kernels/steel_attention", launch: attention::steel, instance: attention::steel_instance },
 ];

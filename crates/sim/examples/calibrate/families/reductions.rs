@@ -38,7 +38,13 @@ pub(crate) fn reduce(kernel: Name<'_>) -> Option<Launch> {
 /// Gives the shape of what is reduced beside the rows or columns: that many steps of that stride, in as many dimensions as the kernel is made for.
 fn steps(launch: Launch, kernel: Name<'_>, steps: u32, stride: u32) -> Option<Launch> {
     let (steps, stride) = (f64::from(steps), f64::from(stride));
-    let (shape, strides): (&[f64], &[f64]) = match kernel.number("small").or(kernel.number("looped")).or(kernel.number("longcolumn")).or(kernel.number("2pass")).or(kernel.number("large"))? {
+    let (shape, strides): (&[f64], &[f64]) = match kernel
+        .number("small")
+        .or(kernel.number("looped"))
+        .or(kernel.number("longcolumn"))
+        .or(kernel.number("2pass"))
+        .or(kernel.number("large"))?
+    {
         0 | 1 => (&[steps], &[stride]),
         2 => (&[2.0, steps / 2.0], &[steps / 2.0 * stride, stride]),
         _ => (&[2.0, 1.0, steps / 2.0], &[steps / 2.0 * stride, 7.0, stride]),
@@ -73,7 +79,8 @@ fn col_reduce(kernel: Name<'_>) -> Option<Launch> {
         () => (Launch::groups([2, 3, 1], [256, 1, 1]), 70, 40, 120),
     };
     let out_size = if kernel.has("longcolumn") { 30 } else { 3 };
-    let launch = launch.holds("in", (3 * rows * columns) as usize).holds("out", out).number("reduction_size", rows).number("reduction_stride", columns);
+    let launch =
+        launch.holds("in", (3 * rows * columns) as usize).holds("out", out).number("reduction_size", rows).number("reduction_stride", columns);
     let launch = launch.number("non_col_reductions", 1).number("column_offset", 0).number("out_size", out_size);
     steps(launch.list("shape", &[3.0]).list("strides", &[f64::from(rows * columns)]).number("ndim", 1), kernel, rows, columns)
 }
