@@ -155,7 +155,7 @@ impl Compiler {
     pub(crate) fn kernel_key(&self, text: &CacheKey, kernel: &str, target: &Target) -> CacheKey {
         let mut command = self.toolchain.compiler();
         command.args(target.flags()).args(&target.constants);
-        let made_of = [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()];
+        let made_of = [text.as_bytes(), kernel.as_bytes()];
         self.key(&command, made_of.into_iter().chain(target.passes()))
     }
 
@@ -177,7 +177,7 @@ impl Compiler {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags).args(&target.constants);
-        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()].into_iter().chain(target.passes()));
+        let key = self.key(&command, [lowered.as_bytes()].into_iter().chain(target.passes()));
         self.cached(&key, |object| {
             let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
@@ -284,10 +284,11 @@ impl Compiler {
         })
     }
 
-    /// Of a command's arguments, the compiler, the prelude and `inputs`.
+    /// Of a command's arguments, the compiler, the prelude, the runtime that libraries are linked with, and `inputs`.
     fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> CacheKey {
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
-        let fixed = [self.toolchain.clang().version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
+        let [prelude, runtime] = [&self.prelude, &self.runtime].map(|path| path.as_os_str().as_encoded_bytes());
+        let fixed = [self.toolchain.clang().version().as_bytes(), prelude, runtime];
         CacheKey::of(arguments.into_iter().chain(fixed).chain(inputs))
     }
 

@@ -108,6 +108,7 @@ pub fn lower(module: &str, request: &Request<'_>) -> Result<String> {
         functions: Vec::new(),
         lines: BTreeSet::new(),
         masks: 0,
+        wide: 0,
     };
     lowering.module(module)?;
     if !lowering.has_entry {
@@ -182,6 +183,8 @@ pub(super) struct Lowering<'a> {
     /// Of which there are places: function, line.
     pub(super) lines: BTreeSet<(usize, usize)>,
     masks: usize,
+    /// How many operands of divisions were widened.
+    pub(super) wide: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -346,6 +349,7 @@ impl<'a> Lowering<'a> {
             plain = self.shift(without_flags(&plain), &place);
             if let Machine::Simulator(Simulator { checked: true, .. }) = self.request.machine {
                 self.alignment(&plain, &place);
+                self.division(&plain, &place);
             }
         }
         self.push(&format!("{plain}{place}"));

@@ -76,6 +76,30 @@ impl Lowering<'_> {
         }
     }
 
+    /// Checks a division of integers before it is done, since the optimiser relies on its being defined: `%3 = sdiv exact i32 %1, %2`.
+    pub(super) fn division(&mut self, line: &str, place: &str) {
+        let Some((_, operation)) = line.split_once(" = ") else { return };
+        let Some((code, rest)) = operation.split_once(' ').filter(|(code, _)| matches!(*code, "sdiv" | "udiv" | "srem" | "urem")) else { return };
+        let Some((kind, operands)) = rest.trim_start_matches("exact ").split_once(' ') else { return };
+        let Some((dividend, divisor)) = operands.split_once(", ").filter(|(_, divisor)| divisor.starts_with('%')) else { return };
+        if !matches!(kind, "i8" | "i16" | "i32" | "i64") {
+            return;
+        }
+        let (signed, extend) = if code.starts_with('s') { ("true", "sext") } else { ("false", "zext") };
+        let wide = |lowering: &mut Self, value: &str| {
+            if kind == "i64" || !value.starts_with('%') {
+                return value.to_owned();
+            }
+            let name = format!("%elv.wide.{}", lowering.wide);
+            lowering.wide += 1;
+            lowering.push(&format!("  {name} = {extend} {kind} {value} to i64{place}"));
+            name
+        };
+        let (dividend, divisor) = (wide(self, dividend), wide(self, divisor));
+        let least = i64::MIN >> (64 - kind[1..].parse::<u32>().unwrap_or(64));
+        self.push(&format!("  call void @elv.divisible(i64 {dividend}, i64 {divisor}, i64 {least}, i1 {signed}){place}"));
+    }
+
     /// The function that takes the tables of arguments apart.
     pub(super) fn simulator_entry(&mut self, name: &str, kinds: &[&str]) {
         let (mut body, mut arguments) = (String::new(), Vec::new());

@@ -95,6 +95,7 @@ ATOMICS(8, u8) ATOMICS(16, u16) ATOMICS(32, u32) ATOMICS(64, u64)
 // ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
 EXPORT void elv_shift_overflow(u64 amount) { report(SHIFT, RETURN_ADDRESS, 0, amount); }
 EXPORT void elv_beyond_array(u64 bytes) { report(BEYOND_ARRAY, RETURN_ADDRESS, 0, 0, bytes); }
+EXPORT void elv_division(u64 dividend) { report(DIVISION, RETURN_ADDRESS, 0, dividend); }
 EXPORT void elv_misaligned(u64 address) { report(MISALIGNED, RETURN_ADDRESS, 0, address); }
 
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------
