@@ -25,7 +25,6 @@ const fn named(name: &'static str, file: &'static str, launch: fn(Name<'_>) -> O
     Family { name, file, launch, instance: |_| None }
 }
 
-<<<<<<< HEAD
 /// Why the bits of some kernels may differ.
 pub(crate) struct Explanation {
     pub(crate) applies: fn(Name<'_>) -> bool,
@@ -34,10 +33,6 @@ pub(crate) struct Explanation {
 
 pub(crate) const EXPLANATIONS: &[Explanation] =
     &[Explanation { applies: quantised::walks_off, why: "undefined by the text: it reads beyond a private array" }];
-=======
-/// Kernels that may differ, and why.
-pub(crate) const EXPLAINED: &[(fn(Name<'_>) -> bool, &str)] = &[(quantised::walks_off, "undefined by the text: it reads beyond a private array")];
->>>>>>> 045a1249d7eff2c41766156e6a672700331840af
 
 pub(crate) const FAMILIES: &[Family] = &[
     named("unary", "unary", elementwise::strided),
