@@ -272,7 +272,10 @@ AIR void elv_air_convolution2d_op_run(const elv_tensors::convolution* c, const e
       to[i] = rest % c->made[i];
       rest /= c->made[i];
     }
-    int channels = c->given[0] / c->groups, first = to[0] / (c->made[0] / c->groups) * channels;
+    // How many channels are given may be left to the tensors.
+    int channels = weights->extents[1], declared = c->given[0] / c->groups;
+    if (declared > 0 && declared < channels) channels = declared;
+    int first = to[0] / (c->made[0] / c->groups) * channels;
     float sum = c->accumulates ? elv_tensors::element(destination, at, destination_type) : 0;
     for (int y = 0; y < c->window[1]; y++) {
       int row = offsets[1] + to[2] * c->strides[1] + y * c->dilations[1] - ((c->window[1] - 1) * c->dilations[1] + 1) / 2;
@@ -281,7 +284,7 @@ AIR void elv_air_convolution2d_op_run(const elv_tensors::convolution* c, const e
         int column = offsets[0] + to[1] * c->strides[0] + x * c->dilations[0] - ((c->window[0] - 1) * c->dilations[0] + 1) / 2;
         if (column < 0 || column >= given->extents[1] || x >= weights->extents[2]) continue;
         for (int channel = 0; channel < channels; channel++) {
-          if (first + channel >= given->extents[0] || to[3] >= given->extents[3] || channel >= weights->extents[1] || to[0] >= weights->extents[0]) continue;
+          if (first + channel >= given->extents[0] || to[3] >= given->extents[3] || to[0] >= weights->extents[0]) continue;
           long a = given->origin + (long)(first + channel) * given->strides[0] + (long)column * given->strides[1] + (long)row * given->strides[2] +
                    (long)to[3] * given->strides[3];
           long b = weights->origin + (long)to[0] * weights->strides[0] + (long)channel * weights->strides[1] + (long)x * weights->strides[2] +
