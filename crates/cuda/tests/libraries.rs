@@ -102,7 +102,8 @@ fn an_entry_takes_addresses_distances_and_the_grid() {
 #[test]
 fn nothing_is_contracted_unless_it_is_asked_for() {
     let outside = "declare float @llvm.fmuladd.f32(float, float, float)";
-    let body = "  %p = fmul fast float %a, %a\n  %q = fadd fast float %p, 3.0\n  %v = tail call fast float @llvm.fmuladd.f32(float %q, float %a, float 1.0)";
+    let body =
+        "  %p = fmul fast float %a, %a\n  %q = fadd fast float %p, 3.0\n  %v = tail call fast float @llvm.fmuladd.f32(float %q, float %a, float 1.0)";
     let text = ptx(outside, body, &OPTIONS);
     assert!(!text.contains("fma.rn") && text.contains("mul.rn.f32") && text.contains("add.rn.f32"), "{text}");
     let text = ptx(outside, body, &Options { fast_math: true, ..OPTIONS });
@@ -171,7 +172,8 @@ define internal void @start() section \"air.static_init\" {
   %is = icmp ne i8 %c, 0
   %v = select i1 %is, float 2.0, float 4.0";
     let with = |value| ptx(outside, body, &Options { constants: &[(7, ConstantValue::Bool(value))], ..OPTIONS });
-    let stored = |text: &str, number: &str| text.contains(&format!("0f{number}")) || text.contains(&i64::from_str_radix(number, 16).unwrap().to_string());
+    let stored =
+        |text: &str, number: &str| text.contains(&format!("0f{number}")) || text.contains(&i64::from_str_radix(number, 16).unwrap().to_string());
     assert!(stored(&with(true), "40000000") && stored(&with(false), "40800000"));
 }
 
