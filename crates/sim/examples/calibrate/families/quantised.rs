@@ -26,7 +26,7 @@ impl Product {
 
 /// Numbers for the affine kinds, exponents (mxfp) or small floats (nvfp) for the others.
 fn scales(launch: Launch, kernel: Name<'_>, groups: usize) -> Launch {
-    let launch = launch.number("global_scale", 2.5);
+    let launch = launch.list("global_scale", &[2.5, 1.5]);
     match () {
         () if kernel.begins("mxfp") => launch.range("scales", groups, 120, 134),
         () if kernel.begins("nvfp") => launch.range("scales", groups, 40, 72),
