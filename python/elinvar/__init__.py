@@ -32,7 +32,7 @@ from elinvar._gradients import grad, no_grad, value_and_grad
 from elinvar.bench import Benchmark, Measurement, Roofline, benchmark
 from elinvar.checking import CheckResult, Finding, KernelFindings, check
 from elinvar.display import devices
-from elinvar.metal import MetalKernel, metal_kernel
+from elinvar.metal import LibraryKernel, MetalKernel, MetalLibrary, load_metal_library, metal_kernel
 from elinvar.models import Encoder, Generation, Model, Stream, Tokenizer
 from elinvar.programs import Fused, Program, Trace, fuse
 
@@ -50,8 +50,10 @@ __all__ = [
     "Generation",
     "InternalError",
     "KernelFindings",
+    "LibraryKernel",
     "Measurement",
     "MetalKernel",
+    "MetalLibrary",
     "Model",
     "Program",
     "Recording",
@@ -77,6 +79,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "load_metal_library",
     "lora",
     "metal_kernel",
     "no_grad",

@@ -193,19 +193,23 @@ def extent(what: str, given: Extent) -> list[int]:
     return sizes + [1] * (3 - len(sizes))
 
 
-def _numbers(name: str, value: Any) -> list[str]:
+def numbers(name: str, value: Any) -> list[str]:
+    """A number, or numbers, as text; messages call them `name`."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values or not all(isinstance(each, (bool, int, float)) for each in values):
         raise TypeError(f"'{name}' is {value!r}: a number, numbers, an array or bytes are expected")
     return [str(each).lower() if isinstance(each, bool) else repr(each) for each in values]
 
 
-def _read(source: str | os.PathLike[str], name: str) -> tuple[str, str, str]:
-    """Name, text and folder of a source: a text has several lines or a brace, a path neither."""
+def _read(source: str | os.PathLike[str], name: str) -> tuple[str, str, str, bytes | None]:
+    """Name, text and folder of a source, and its bytes if it is a compiled library: a text has several lines or a brace, a path neither."""
     if isinstance(source, str) and ("\n" in source or "{" in source):
-        return name, source, "."
+        return name, source, ".", None
     path = Path(source)
-    return str(path), path.read_text(encoding="utf-8"), str(path.parent)
+    contents = path.read_bytes()
+    if _elinvar.is_compiled_metal(contents):
+        return str(path), "", str(path.parent), contents
+    return str(path), contents.decode(), str(path.parent), None
 
 
 class _Sources:
@@ -325,7 +329,8 @@ def check(
     ['out-of-bounds-read']
 
     Args:
-        source: a Metal text, which has several lines or a brace, or the path of a file. Files that a text includes are looked for in the current folder.
+        source: a Metal text, which has several lines or a brace, or the path of a file: a text, or a library that Apple's compiler has made. Files that a
+            text includes are looked for in the current folder.
         kernel: the kernel's host name; by default the only one of the text.
         buffers: by the names of the kernel's signature, an array of the elements' type (or of bytes, uint8), or a size: so many elements, or a shape of
             them, that nothing has written.
@@ -374,8 +379,9 @@ def check(
     for folder in folders:
         if not os.path.isdir(folder):
             raise ValueError(f"include: there is no folder {folder}")
-    shown, text, parent = _read(source, name)
+    shown, text, parent, library = _read(source, name)
     request = _Request()
+    size = None if library is None else request.blob(library)
     shapes: dict[str, tuple[int, ...]] = {}
     sent: list[dict[str, Any]] = []
     for buffer, contents in (buffers or {}).items():
@@ -396,11 +402,12 @@ def check(
         elif isinstance(value, (np.ndarray, np.generic)):
             arguments.append({"name": argument, "value": {"bytes": request.blob(np.asarray(value).tobytes())}})
         else:
-            arguments.append({"name": argument, "value": {"numbers": _numbers(argument, value)}})
+            arguments.append({"name": argument, "value": {"numbers": numbers(argument, value)}})
     wanted = [{"name": buffer, **request.array(buffer, np.asarray(array))} for buffer, array in (expect or {}).items()]
     request.json = {
         "name": shown,
         "text": text,
+        "library": size,
         "folder": parent,
         "include": folders,
         "defines": [f"{macro}={body}" for macro, body in (defines or {}).items()],
@@ -415,7 +422,7 @@ def check(
         "buffers": sent,
         "values": arguments,
         "threadgroup_memory": [{"name": memory, "bytes": size} for memory, size in (threadgroup_memory or {}).items()],
-        "constants": [{"name": constant, "value": _numbers(constant, value)[0]} for constant, value in (constants or {}).items()],
+        "constants": [{"name": constant, "value": numbers(constant, value)[0]} for constant, value in (constants or {}).items()],
         "outputs": None if outputs is None else list(outputs),
         "expected": wanted,
         "tolerance": tolerance,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
@@ -9,11 +10,11 @@ from typing import Any, Union
 import numpy as np
 
 from elinvar._devices import executor as executor_of
-from elinvar._elinvar import CompiledKernel, DType, Executor, Tensor, dtype, with_gradient
+from elinvar._elinvar import CompiledKernel, DType, Executor, LoadedLibrary, Tensor, dtype, with_gradient
 from elinvar._gradients import no_grad
-from elinvar.checking import Extent, extent
+from elinvar.checking import Extent, extent, numbers
 
-__all__ = ["MetalKernel", "TemplateArgument", "metal_kernel"]
+__all__ = ["LibraryKernel", "MetalKernel", "MetalLibrary", "TemplateArgument", "load_metal_library", "metal_kernel"]
 
 TemplateArgument = Union[DType, int, bool]
 """A type, a whole number or a truth value."""
@@ -257,3 +258,105 @@ def metal_kernel(
     if not outputs:
         raise ValueError(f"kernel {name} has no outputs: name one")
     return MetalKernel(name, inputs, outputs, source, header, vjp)
+
+
+class LibraryKernel:
+    """A kernel of a compiled library: see `load_metal_library`."""
+
+    def __init__(self, executor: Executor, name: str, compiled: CompiledKernel) -> None:
+        self.executor = executor
+        self.name = name
+        self._compiled = compiled
+        self._parameters = {parameter: what for parameter, _, what in compiled.parameters()}
+
+    def __call__(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        threads: Extent | None = None,
+        grid: Extent | None = None,
+        threadgroup: Extent | None = None,
+    ) -> None:
+        """Launches the kernel, which writes into the tensors that it is given.
+
+        Args:
+            arguments: by the names of the signature, a tensor for a buffer; a number, numbers, an array or bytes for a constant; and for threadgroup memory
+                its size in bytes.
+            threads: launch exactly so many threads. Either this or `grid`.
+            grid: launch so many threadgroups.
+            threadgroup: threads of a threadgroup; the device chooses them unless they are given.
+
+        Raises:
+            ValueError: an argument does not fit the signature, or is missing.
+            TypeError: an argument of another kind than the signature's.
+        """
+        if (threads is None) == (grid is None):
+            raise ValueError("give either threads=, how many threads run, or grid=, how many threadgroups")
+        given = [(name, self._argument(name, value)) for name, value in arguments.items()]
+        sizes = None if threads is None else extent("threads", threads)
+        groups = None if grid is None else extent("grid", grid)
+        self._compiled.launch(self.executor, given, sizes, groups, None if threadgroup is None else extent("threadgroup", threadgroup))
+
+    def _argument(self, name: str, value: Any) -> Any:
+        if isinstance(value, (Tensor, bytes)) or self._parameters.get(name) == "threadgroup":
+            return value
+        if isinstance(value, (np.ndarray, np.generic)):
+            return np.asarray(value).tobytes()
+        return self._compiled.encode(name, numbers(name, value))
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{name}: {what} {element}" for name, element, what in self._compiled.parameters())
+        return f"<elinvar.LibraryKernel {self.name}({parameters})>"
+
+
+class MetalLibrary:
+    """The kernels of a compiled library: see `load_metal_library`."""
+
+    def __init__(self, executor: Executor, path: str | os.PathLike[str]) -> None:
+        self.executor = executor
+        self.path = os.fspath(path)
+        self._loaded = LoadedLibrary(executor, self.path)
+
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels' names, in the order of the file."""
+        return self._loaded.kernels()
+
+    def kernel(self, name: str, constants: Mapping[str, bool | int | float] | None = None) -> LibraryKernel:
+        """Compiles a kernel.
+
+        Args:
+            name: its name.
+            constants: function constants by name or index; those that are not given are zero.
+
+        Raises:
+            ValueError: no such kernel or constant, or a value of another type.
+            CompileError: it cannot be compiled for the device.
+        """
+        given = [(constant, numbers(constant, value)[0]) for constant, value in (constants or {}).items()]
+        return LibraryKernel(self.executor, name, self._loaded.kernel(name, given))
+
+    def __repr__(self) -> str:
+        return f"<elinvar.MetalLibrary {self.path}: {len(self.kernels)} kernels>"
+
+
+def load_metal_library(path: str | os.PathLike[str], *, executor: Executor | None = None) -> MetalLibrary:
+    """Reads a library that Apple's compiler has made: a `.metallib`, or an application, a shared library or a wheel's binary that has some.
+
+    >>> library = elinvar.load_metal_library("mlx.metallib", executor=elinvar.Executor("metal-sim"))
+    >>> softmax = library.kernel("block_softmax_float32")
+    >>> softmax({"in": x, "out": y, "axis_size": 100}, grid=2, threadgroup=32)
+
+    Its kernels run on Apple's GPUs, on NVIDIA's and on the simulator, which checks every access: what it finds is an error. `elinvar.check` takes such a file
+    too.
+
+    Args:
+        path: the file.
+        executor: where the kernels run; by default the simulator.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no sound Metal library.
+        NotImplementedError: a device that does not run Metal kernels.
+    """
+    return MetalLibrary(executor or executor_of("metal-sim"), path)

@@ -43,7 +43,7 @@ mod _elinvar {
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
-    use crate::kernel::CompiledKernel;
+    use crate::kernel::{CompiledKernel, LoadedLibrary, is_compiled_metal};
     #[pymodule_export]
     use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
     #[pymodule_export]

@@ -13,7 +13,7 @@ mod request;
 mod run;
 mod selection;
 
-pub use elements::{encode, numbers};
+pub use elements::{encode, numbers, scalar_type};
 pub use expected::{Difference, Expected, check_expected};
 pub use report::{Finding, Lint, OtherAccess, Report};
 pub use request::{Argument, Buffer, Bytes, Constant, Contents, Memory, Request, Size, Threads, Value};

@@ -148,6 +148,8 @@ struct Bound<'a> {
 impl<'a> Arguments<'a> {
     fn of(request: &'a Request, library: &Library, kernel: &Kernel) -> Result<Self> {
         check_names(request, kernel)?;
+        let sizes = library.kernels().element_sizes(kernel)?;
+        let size_of = |name: &str| kernel.parameters.iter().zip(&sizes).find(|(parameter, _)| parameter.name == name).and_then(|(_, size)| *size);
         let buffers = request.buffers.iter().map(|buffer| {
             let output = match &request.outputs {
                 Some(names) if names.contains(&buffer.name) => Output::Whole,
@@ -164,7 +166,7 @@ impl<'a> Arguments<'a> {
                 Contents::Unwritten(elements) => {
                     let unknown =
                         || Error::invalid_argument(format!("'{}' is a buffer of {element}, whose size is not known: give its bytes", buffer.name));
-                    let size = library.kernels().size_of(element).ok_or_else(unknown)?;
+                    let size = size_of(&buffer.name).ok_or_else(unknown)?;
                     let too_large = || Error::invalid_argument(format!("'{}': {elements} elements of {size} bytes are too many", buffer.name));
                     (scalar.unwrap_or(DType::U8), elements.checked_mul(size).ok_or_else(too_large)?, None)
                 }

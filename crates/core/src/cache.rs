@@ -165,11 +165,6 @@ pub fn cache_error(action: &str, path: &Path, cause: std::io::Error) -> Error {
 pub struct CacheKey(String);
 
 impl CacheKey {
-    /// Its digits.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-
     /// Of `parts`, in order.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -183,6 +178,11 @@ impl CacheKey {
     /// As part of a file's name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// As part of another key.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 

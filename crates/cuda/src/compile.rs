@@ -1,20 +1,24 @@
 //! From a kernel's forms to machine code: preprocess and lower (the `msl` crate), compile (NVRTC). What was made once is found in the cache.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
-use elinvar_core::{Cache, CacheKey, ConstantValue, Error, KernelSource, Metal, MetalCode, MetalForm, Result, UserMetal};
+use elinvar_core::{Cache, CacheKey, CompiledMetal, ConstantValue, Error, KernelSource, Metal, MetalCode, MetalForm, Result, UserMetal};
 use elinvar_kernels::cuda::{CudaArchitecture, CudaForm, CudaSource};
 use elinvar_msl::{
     Kernel, Module, ParameterKind,
     cuda::{self, CudaEntry, Threadgroups},
 };
 
-use crate::nvrtc::{Nvrtc, Request};
+use crate::{
+    nvrtc::{Nvrtc, Request},
+    ptx::{LibraryCompiler, Ptx},
+};
 
 /// Compiles kernels for NVIDIA GPUs; none need be there.
 pub struct Compiler {
     nvrtc: Nvrtc,
     cache: Cache,
+    libraries: LibraryCompiler,
     texts: HashMap<String, String>,
 }
 
@@ -72,7 +76,7 @@ impl Compiler {
     /// # Errors
     /// No NVRTC, or the folder cannot be made.
     pub fn new(cache: Option<&Path>) -> Result<Self> {
-        Ok(Self { nvrtc: Nvrtc::find()?, cache: Cache::open(cache, "cuda")?, texts: HashMap::new() })
+        Ok(Self { nvrtc: Nvrtc::find()?, cache: Cache::open(cache, "cuda")?, libraries: LibraryCompiler::new(cache)?, texts: HashMap::new() })
     }
 
     /// The same with other texts for some files of the kernels, by name.
@@ -125,7 +129,13 @@ impl Compiler {
             }
             Some(CudaForm::Source(source)) => self.source(kernel, source, capability),
             Some(CudaForm::MatrixProduct) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
-            None => self.metal(&[kernel], threadgroups, capability),
+            None => match &kernel.metal {
+                Some(Metal::User(user)) => match &user.code {
+                    MetalCode::Library(library) => self.library(kernel, user, library, threadgroups, capability),
+                    MetalCode::Text(_) => self.metal(&[kernel], threadgroups, capability),
+                },
+                Some(Metal::Form(_)) | None => self.metal(&[kernel], threadgroups, capability),
+            },
         }
     }
 
@@ -172,6 +182,20 @@ impl Compiler {
         let target = format!("sm_{capability}");
         let text = Text { name: &name, text: &lowered.text, target, fast_math: metal.fast_math(), headers: cuda::PRELUDE, options };
         Ok(Code { image: self.cached(&text)?, entries })
+    }
+
+    fn library(
+        &self,
+        kernel: &KernelSource,
+        user: &Arc<UserMetal>,
+        library: &CompiledMetal,
+        threadgroups: Threadgroups,
+        capability: u32,
+    ) -> Result<Code> {
+        let Ptx { text, symbol, kernel: read } = self.libraries.compile(user, library, threadgroups, capability)?;
+        let mut arguments = arguments(kernel, &Metal::User(user.clone()), &read)?;
+        arguments.push(Slot::Threads);
+        Ok(Code { image: text, entries: vec![Entry { symbol, arguments, overlaps: capability >= OVERLAPPING }] })
     }
 
     fn source(&self, kernel: &KernelSource, source: &CudaSource, capability: u32) -> Result<Code> {
@@ -262,7 +286,7 @@ fn arguments(kernel: &KernelSource, metal: &Metal, read: &Kernel) -> Result<Vec<
 fn user_text(user: &UserMetal) -> Result<&str> {
     match &user.code {
         MetalCode::Text(text) => Ok(text),
-        MetalCode::Library(_) => Err(Error::unsupported(format!("{} is compiled: run its kernels on metal-sim", user.name))),
+        MetalCode::Library(_) => Err(Error::unsupported(format!("{} is a compiled library: its kernels are compiled one by one", user.name))),
     }
 }
 

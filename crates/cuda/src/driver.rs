@@ -59,7 +59,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",
     "cuModuleGetFunction",
-    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuStreamBeginCapture_v2",
     "cuStreamCreate",
@@ -342,6 +342,9 @@ impl Context {
             }
             CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU | CUresult::CUDA_ERROR_INVALID_IMAGE | CUresult::CUDA_ERROR_INVALID_PTX => {
                 Err(Error::compile_failed(format!("{what}: {}", describe(result))))
+            }
+            CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+                Err(Error::compile_failed(format!("{what}: the driver is older than what was compiled for it: one for CUDA 12.0 or later is needed")))
             }
             other => Err(Error::device_lost(format!("{what}: {}", describe(other)))),
         }

@@ -1,7 +1,7 @@
 //! A kernel on the device: compiled beside whatever asked for it, loaded, launched.
 
 use std::{
-    ffi::{CString, c_int, c_void},
+    ffi::{CStr, CString, c_int, c_uint, c_void},
     panic::{self, AssertUnwindSafe},
     ptr,
     sync::{
@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use cudarc::driver::sys::{self, CUfunction_attribute as Attribute};
+use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUjit_option as JitOption};
 use elinvar_core::{Dispatch, Error, Result};
 use elinvar_msl::cuda::Threadgroups;
 
@@ -122,6 +122,12 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
+/// What the driver's compiler says first, if it says anything.
+fn first_line(log: &[u8]) -> Option<String> {
+    let said = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy().into_owned();
+    said.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
 /// Dynamic shared memory that needs no permission.
 const FREE_SHARED: usize = 48 << 10;
 
@@ -131,8 +137,18 @@ impl Function {
         let Some(entry) = code.entries.first() else { return Err(Error::compile_failed("no kernel in the code")) };
         context.enter()?;
         let mut module = ptr::null_mut();
-        // SAFETY: the context is current; NVRTC's machine code is an image of the format expected, which the driver checks.
-        context.check("loading machine code", unsafe { sys::cuModuleLoadData(&mut module, code.image.as_ptr().cast()) })?;
+        let mut log = [0u8; 1024];
+        let mut options = [JitOption::CU_JIT_ERROR_LOG_BUFFER, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
+        // SAFETY: the context is current; the image is machine code, which says itself how long it is, or text with a zero at its end, and the driver
+        // checks it. As many options as values; the log is as long as they say.
+        let loaded = unsafe {
+            sys::cuModuleLoadDataEx(&mut module, code.image.as_ptr().cast(), options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        context.check("loading a kernel's code", loaded).map_err(|error| match first_line(&log) {
+            Some(said) if error.is_compile_failed() => error.context(said),
+            _ => error,
+        })?;
         let (context, raw, shared) = (context.clone(), ptr::null_mut(), AtomicUsize::new(FREE_SHARED));
         let (name, arguments) = (entry.symbol.as_str().into(), entry.arguments.clone());
         let mut function = Self { context, module, raw, symbol: name, arguments, overlaps: entry.overlaps, max_threads: 0, shared };

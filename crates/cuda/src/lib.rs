@@ -29,9 +29,11 @@ mod nvtx;
 mod order;
 mod products;
 mod profile;
+mod ptx;
 mod staging;
 mod submission;
 
 pub use backend::CudaBackend;
 pub use compile::Compiler;
 pub use order::StreamOrder;
+pub use ptx::{LibraryCompiler, Ptx};

@@ -182,8 +182,8 @@ impl MetalLibrary {
         let key = KernelKey::new(name.to_owned(), &[]);
         let source = KernelSource { key, parameters, params_bytes: 0, host: None, metal: Some(Metal::User(Arc::new(user))), native: None };
         let pipeline = self.executor.device.prepare(&Arc::new(source)).map_err(|e| e.context(&self.name))?;
-        let needed = self.kernels.needed(&kernel)?.into();
-        Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, needed })
+        let element_sizes = self.kernels.element_sizes(&kernel)?.into();
+        Ok(MetalKernel { executor: self.executor.clone(), pipeline, kernel, element_sizes })
     }
 
     fn constant(&self, known: &[FunctionConstant], name: &str, value: ConstantValue) -> Result<(u32, ConstantValue)> {
@@ -222,8 +222,8 @@ pub struct MetalKernel {
     executor: Executor,
     pipeline: Pipeline,
     kernel: Kernel,
-    /// Of each parameter, the bytes that it needs, where that is known.
-    needed: Arc<[Option<usize>]>,
+    /// See [`Kernels::element_sizes`].
+    element_sizes: Arc<[Option<usize>]>,
 }
 
 impl MetalKernel {
@@ -343,8 +343,10 @@ impl MetalKernel {
 
     /// Bytes for a reference must hold the value it refers to, where the size of its type is known.
     fn check_size(&self, name: &str, bytes: usize) -> Result<()> {
-        let found = self.kernel.parameters.iter().zip(&*self.needed).find(|(parameter, _)| parameter.name == name);
-        let Some((elinvar_msl::Parameter { kind: ParameterKind::Buffer { element, .. }, .. }, Some(size))) = found else { return Ok(()) };
+        let found = self.kernel.parameters.iter().zip(&*self.element_sizes).find(|(parameter, _)| parameter.name == name);
+        let Some((elinvar_msl::Parameter { kind: ParameterKind::Buffer { element, reference: true, .. }, .. }, Some(size))) = found else {
+            return Ok(());
+        };
         if *size > bytes {
             return Err(Error::invalid_argument(format!("'{name}' is given {bytes} bytes, a {element} takes {size}")));
         }

@@ -21,7 +21,7 @@ impl Kernels {
     pub fn names(&self) -> Vec<&str> {
         match self {
             Kernels::Text(module) => module.kernels().iter().map(|kernel| kernel.name.as_str()).collect(),
-            Kernels::Compiled(library) => library.kernels.iter().map(String::as_str).collect(),
+            Kernels::Compiled(library) => library.names().collect(),
         }
     }
 
@@ -47,34 +47,26 @@ impl Kernels {
         }
     }
 
-    /// For each parameter of a kernel, the bytes that it needs at least, where that is known: of references.
+    /// For each parameter of a kernel, the bytes of an element if it is a buffer, where they are known.
     ///
     /// # Errors
     /// As [`Kernels::kernel`].
-    pub fn needed(&self, kernel: &Kernel) -> Result<Vec<Option<usize>>> {
+    pub fn element_sizes(&self, kernel: &Kernel) -> Result<Vec<Option<usize>>> {
         match self {
             Kernels::Text(module) => {
-                let needed = |parameter: &Parameter| match &parameter.kind {
-                    ParameterKind::Buffer { element, reference: true, .. } => module.size_of(element),
-                    ParameterKind::Buffer { .. } | ParameterKind::Threadgroup { .. } | ParameterKind::Position(_) => None,
+                let size = |parameter: &Parameter| match &parameter.kind {
+                    ParameterKind::Buffer { element, .. } => module.size_of(element),
+                    ParameterKind::Threadgroup { .. } | ParameterKind::Position(_) => None,
                 };
-                Ok(kernel.parameters.iter().map(needed).collect())
+                Ok(kernel.parameters.iter().map(size).collect())
             }
             Kernels::Compiled(library) => {
-                let needed = |argument: &Argument| match argument.kind {
-                    ArgumentKind::Buffer { needed, .. } => needed.map(|bytes| bytes as usize),
+                let size = |argument: &Argument| match argument.kind {
+                    ArgumentKind::Buffer { size, .. } => Some(size as usize).filter(|&size| size > 0),
                     ArgumentKind::Threadgroup { .. } | ArgumentKind::Position(_) | ArgumentKind::Bound { .. } => None,
                 };
-                Ok(library.description(&kernel.name)?.arguments.iter().map(needed).collect())
+                Ok(library.description(&kernel.name)?.arguments.iter().map(size).collect())
             }
-        }
-    }
-
-    /// The bytes of one element of a buffer, where its type is known.
-    pub fn size_of(&self, element: &str) -> Option<usize> {
-        match self {
-            Kernels::Text(module) => module.size_of(element),
-            Kernels::Compiled(_) => None,
         }
     }
 }
@@ -126,6 +118,11 @@ impl CompiledLibrary {
     /// What messages call it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The kernels' names, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.kernels.iter().map(String::as_str)
     }
 
     fn function(&self, name: &str) -> Result<&Function> {

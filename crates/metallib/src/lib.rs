@@ -8,7 +8,9 @@
 //! A file may hold several libraries, as applications and shared libraries do. What is read is not trusted: a file that contradicts itself is an error,
 //! and the memory that reading takes is bounded by a fixed multiple of the file.
 
+pub mod air;
 mod bitstream;
+pub mod clang;
 mod container;
 mod description;
 mod kernels;

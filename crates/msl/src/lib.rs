@@ -15,6 +15,7 @@ macro_rules! prelude {
             ("traits.h", include_str!("prelude/traits.h")),
             ("constants.h", include_str!("prelude/constants.h")),
             ("common.h", include_str!("prelude/common.h")),
+            ("elementary.h", include_str!("prelude/elementary.h")),
             ("geometric.h", include_str!("prelude/geometric.h")),
             ("matrix.h", include_str!("prelude/matrix.h")),
             ("types.h", include_str!("prelude/types.h")),

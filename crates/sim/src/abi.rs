@@ -155,7 +155,7 @@ pub(crate) struct Context {
     pub(crate) records: [u64; 2],
     pub(crate) stack_low: u64,
     pub(crate) stack_high: u64,
-    pub(crate) lane: u32,
+    pub(crate) thread: u32,
     pub(crate) variable_count: u32,
     pub(crate) arena: u64,
     pub(crate) arena_size: u64,

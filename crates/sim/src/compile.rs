@@ -8,6 +8,7 @@ use std::{
 };
 
 use elinvar_core::{Cache, CacheKey, Result};
+use elinvar_metallib::air::{self, Runtime};
 use elinvar_msl::simulator;
 
 use crate::{
@@ -64,10 +65,6 @@ const UNOPTIMISED_FLAGS: &[&str] = &["-Xclang", "-disable-llvm-passes", "-fno-di
 const INSTRUMENTATION: &[u8] = include_bytes!("instrument.rs");
 /// What is changed in kernels that flush subnormals is, too.
 const FLUSHING: &[u8] = include_bytes!("subnormals.rs");
-
-/// What compiled Metal libraries call, and how they are rewritten: part of what their kernels are made from.
-const AIR_RUNTIME: &str = include_str!("runtime/air.h");
-const AIR_LOWERING: [&[u8]; 3] = [include_bytes!("air/lower.rs"), include_bytes!("air/intrinsics.rs"), include_bytes!("air/types.rs")];
 
 /// Compiles for one toolchain into one cache.
 pub(crate) struct Compiler {
@@ -137,7 +134,8 @@ pub(crate) struct Place {
 
 impl Compiler {
     pub(crate) fn new(toolchain: Toolchain, cache: Cache) -> Result<Self> {
-        let prelude = folder(&cache, "prelude", simulator::PRELUDE)?;
+        let functions = ("math.metal", elinvar_math::METAL.text);
+        let prelude = folder(&cache, "prelude", &[simulator::PRELUDE, &[functions]].concat())?;
         let sources = folder(&cache, "runtime", RUNTIME)?;
         let mut compiler = Self { toolchain, cache, prelude, runtime: PathBuf::new() };
         compiler.runtime = compiler.runtime_library(&sources)?;
@@ -157,7 +155,7 @@ impl Compiler {
     pub(crate) fn kernel_key(&self, text: &CacheKey, kernel: &str, target: &Target) -> CacheKey {
         let mut command = self.toolchain.compiler();
         command.args(target.flags()).args(&target.constants);
-        let made_of = [text.as_str().as_bytes(), kernel.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()];
+        let made_of = [text.as_bytes(), kernel.as_bytes()];
         self.key(&command, made_of.into_iter().chain(target.passes()))
     }
 
@@ -179,7 +177,7 @@ impl Compiler {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags).args(&target.constants);
-        let key = self.key(&command, [lowered.as_bytes(), self.runtime.as_os_str().as_encoded_bytes()].into_iter().chain(target.passes()));
+        let key = self.key(&command, [lowered.as_bytes()].into_iter().chain(target.passes()));
         self.cached(&key, |object| {
             let header = self.precompiled(&flags)?;
             self.add_places(&mut command);
@@ -204,12 +202,12 @@ impl Compiler {
 
     /// The key of how functions of a compiled library are lowered.
     pub(crate) fn lowering_key(&self, library: &str) -> CacheKey {
-        CacheKey::of([library.as_bytes(), AIR_RUNTIME.as_bytes()].into_iter().chain(AIR_LOWERING))
+        CacheKey::of([library.as_bytes(), air::SIMULATOR_RUNTIME.as_bytes()].into_iter().chain(air::LOWERING.iter().copied()))
     }
 
     /// The library for a function of a compiled library, which `lower` rewrites for the functions that there are.
     pub(crate) fn compiled(&self, name: &str, target: &Target, lower: impl FnOnce(&HashSet<String>) -> Result<String>) -> Result<PathBuf> {
-        let (runtime, functions) = self.air_runtime(target)?;
+        let Runtime { bitcode: runtime, functions } = self.air_runtime(target)?;
         let mut module = lower(&functions)?;
         let mut command = self.toolchain.compiler();
         command.args(["-x", "ir"]).args(OPTIMISATION_FLAGS).args(machine_flags());
@@ -228,33 +226,27 @@ impl Compiler {
     }
 
     /// The bitcode of the functions that compiled libraries call, and their names.
-    fn air_runtime(&self, target: &Target) -> Result<(PathBuf, HashSet<String>)> {
+    fn air_runtime(&self, target: &Target) -> Result<Runtime> {
         let flags = target.flags();
         let mut command = self.toolchain.compiler();
         command.args(&flags);
-        let key = self.key(&command, [AIR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
-        let (place, names) = (self.cache.path(&key, "bc"), self.cache.path(&key, "names"));
-        if let Some(names) = self.cache.read_sealed(&names).filter(|_| self.cache.is_sound(&place)) {
-            return Ok((place, String::from_utf8_lossy(&names).lines().map(str::to_owned).collect()));
-        }
+        let key = self.key(&command, [air::SIMULATOR_RUNTIME.as_bytes()].into_iter().chain(target.passes()));
         let what = "the functions that compiled Metal libraries call";
-        self.add_places(&mut command);
-        command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
-        let mut module = String::from_utf8_lossy(&compile(&mut command, AIR_RUNTIME.as_bytes(), what)?).into_owned();
-        if target.subnormals == Subnormals::Flush {
-            module = subnormals::flush(&module);
-        }
-        if target.checked {
-            module = instrument(&module);
-        }
-        let defined = module.lines().filter(|line| line.starts_with("define ")).filter_map(|line| line.split_once('@')?.1.split_once('('));
-        let functions: HashSet<String> = defined.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("elv_air_")).collect();
-        let mut command = self.toolchain.compiler();
-        command.args(["-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]).args(machine_flags());
-        let bitcode = compile(&mut command, module.as_bytes(), what)?;
-        self.cache.write_sealed(&place, wrapped(&bitcode))?;
-        self.cache.write_sealed(&names, functions.iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes())?;
-        Ok((place, functions))
+        let module = || {
+            self.add_places(&mut command);
+            command.arg("-include-pch").arg(self.precompiled(&flags)?).args(UNOPTIMISED_FLAGS).args(["-o", "-", "-"]);
+            let mut module = String::from_utf8_lossy(&compile(&mut command, air::SIMULATOR_RUNTIME.as_bytes(), what)?).into_owned();
+            if target.subnormals == Subnormals::Flush {
+                module = subnormals::flush(&module);
+            }
+            Ok(if target.checked { instrument(&module) } else { module })
+        };
+        let assemble = |module: &str| {
+            let mut command = self.toolchain.compiler();
+            command.args(["-x", "ir", "-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-w", "-o", "-", "-"]).args(machine_flags());
+            compile(&mut command, module.as_bytes(), what)
+        };
+        Runtime::find(&self.cache, &key, module, assemble)
     }
 
     /// What judges texts by the rules of Apple's compiler.
@@ -292,10 +284,11 @@ impl Compiler {
         })
     }
 
-    /// Of a command's arguments, the compiler, the prelude and `inputs`.
+    /// Of a command's arguments, the compiler, the prelude, the runtime that libraries are linked with, and `inputs`.
     fn key<'a>(&'a self, command: &'a Command, inputs: impl IntoIterator<Item = &'a [u8]>) -> CacheKey {
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
-        let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes()];
+        let [prelude, runtime] = [&self.prelude, &self.runtime].map(|path| path.as_os_str().as_encoded_bytes());
+        let fixed = [self.toolchain.clang().version().as_bytes(), prelude, runtime];
         CacheKey::of(arguments.into_iter().chain(fixed).chain(inputs))
     }
 
@@ -324,13 +317,6 @@ impl Compiler {
         }
         compile(&mut command, &[], "linking a kernel").map(drop)
     }
-}
-
-/// Bitcode in the wrapper that says where it ends: the cache's seal follows.
-fn wrapped(bitcode: &[u8]) -> Vec<u8> {
-    const MAGIC: u32 = 0x0b17_c0de;
-    let header = [MAGIC, 0, 20, bitcode.len() as u32, 0].map(u32::to_le_bytes).concat();
-    [header.as_slice(), bitcode].concat()
 }
 
 /// Fixed for each processor architecture, so that a shared cache serves different machines: the fused multiply-add and the half-precision

@@ -52,6 +52,22 @@ end:
   ret void
 }
 
+define internal void @elv.divisible(i64 %dividend, i64 %divisor, i64 %least, i1 %signed) alwaysinline {
+  %zero = icmp eq i64 %divisor, 0
+  %minus = icmp eq i64 %divisor, -1
+  %lowest = icmp eq i64 %dividend, %least
+  %both = and i1 %minus, %lowest
+  %large = and i1 %both, %signed
+  %bad = or i1 %zero, %large
+  br i1 %bad, label %report, label %end
+report:
+  call void @elv_division(i64 %dividend)
+  br label %end
+end:
+  ret void
+}
+
+declare void @elv_division(i64)
 declare void @elv_shift_overflow(i64)
 declare void @elv_misaligned(i64)
 declare void @elv_beyond_array(i64)
@@ -132,6 +148,7 @@ fn access(line: &str) -> Option<(&str, u64)> {
         Some(operands) => (operands, ' '),
         None => (line.split_once(" = load ")?.1, ','),
     };
+    let operands = operands.strip_prefix("volatile ").unwrap_or(operands);
     let (kind, rest) = if operands.starts_with('<') { operands.split_once('>')? } else { operands.split_once(type_end)? };
     let pointer = rest.split_once(", align ")?.0.rsplit_once("ptr ")?.1;
     Some((pointer, bytes_of(kind)?)).filter(|_| pointer.starts_with('%'))

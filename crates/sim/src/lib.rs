@@ -28,7 +28,6 @@
 #![cfg(target_os = "linux")]
 
 mod abi;
-mod air;
 mod arena;
 mod buffer;
 mod cache;

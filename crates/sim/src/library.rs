@@ -11,15 +11,15 @@ use std::{
 };
 
 use elinvar_core::{CacheKey, ConstantValue, Error, Result};
-use elinvar_metallib::{CompiledLibrary, Kernels};
+use elinvar_metallib::{CompiledLibrary, Kernels, air};
 use elinvar_msl::{Folders, FunctionConstant, Kernel, Lint, METAL_VERSION, MetalHeaders, Module, Parameter, ParameterKind, simulator};
 use rayon::prelude::*;
 
 use crate::{
-    air,
     compile::{Compiler, Math, Place, Subnormals, Target},
     confinement,
     loaded::Loaded,
+    symbols::COMPILATION_FOLDER,
 };
 
 /// Kernels that one run of the compiler takes: reading the source costs as much as several of them, and a file may hold thousands.
@@ -227,20 +227,19 @@ impl Library {
         let bitcode = library.bitcode(name)?;
         let what = format!("{}, function `{name}`", library.name());
         let kernel = library.kernel(name)?;
-        let module = self.compiler.toolchain().disassemble(bitcode, &what)?;
+        let module = self.compiler.toolchain().clang().disassemble(bitcode, &what)?;
         let lower = |runtime: &_| {
             let request = air::Request {
                 library: library.name(),
-                function: name,
-                parameters: &kernel.parameters,
+                kernel: &kernel,
                 constants,
-                checked: target.checked,
-                math: target.math,
+                contracted: target.math == Math::Fast,
+                machine: air::Machine::Simulator(air::Simulator { checked: target.checked, folder: COMPILATION_FOLDER }),
                 runtime,
             };
             air::lower(&module, &request)
         };
-        let place = Place { library: self.compiler.compiled(&what, target, lower)?, symbol: air::ENTRY.to_owned() };
+        let place = Place { library: self.compiler.compiled(&what, target, lower)?, symbol: air::SIMULATOR_ENTRY.to_owned() };
         self.compiler.remember(&self.key(name, target)?, &place)?;
         Ok(place)
     }

@@ -7,11 +7,12 @@ use std::{
 };
 
 use elinvar_core::{Cache, CacheKey, Result};
+use elinvar_metallib::clang;
 use elinvar_msl::{Lint, Module, rules};
 
 use crate::{
     cache::folder,
-    toolchain::{Toolchain, compile, run},
+    toolchain::{Toolchain, compile},
 };
 
 /// A front end that rejects what Apple's compiler rejects.
@@ -46,7 +47,7 @@ impl Judge {
         for define in [None, Some(rules::STRICT_BFLOAT)].into_iter().take(1 + usize::from(lowered.has_bfloat)) {
             let mut command = self.front_end(metal_version, define);
             command.arg("-include-pch").arg(self.precompiled(lowered.header, metal_version, define)?);
-            let output = run(command.args(["-fsyntax-only", "-"]), lowered.text.as_bytes())?;
+            let output = clang::run(command.args(["-fsyntax-only", "-"]), lowered.text.as_bytes())?;
             let found = rules::findings(&String::from_utf8_lossy(&output.stderr), module, define.is_some());
             lints.extend(found.into_iter().filter(|lint| !is_known(&lints, lint)).collect::<Vec<_>>());
         }
@@ -64,7 +65,7 @@ impl Judge {
     fn precompiled(&self, header: &str, metal_version: u32, define: Option<&str>) -> Result<PathBuf> {
         let mut command = self.front_end(metal_version, define);
         let arguments: Vec<&[u8]> = command.get_args().map(|argument| argument.as_encoded_bytes()).collect();
-        let fixed = [self.toolchain.version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes(), header.as_bytes()];
+        let fixed = [self.toolchain.clang().version().as_bytes(), self.prelude.as_os_str().as_encoded_bytes(), header.as_bytes()];
         let place = self.cache.path(&CacheKey::of(arguments.into_iter().chain(fixed)), "pch");
         if self.cache.is_sound(&place) {
             return Ok(place);

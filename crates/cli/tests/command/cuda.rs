@@ -56,7 +56,7 @@ const GENERATE: &[&str] = &["generate", "--quiet", "-n", "2", "ROMEO:"];
 fn a_device_that_does_not_open_says_why_and_auto_takes_the_cpu() {
     let faults = [
         ("version=11080", "the NVIDIA driver offers CUDA 11.8: a driver for CUDA 12.0 or later is needed"),
-        ("incomplete", "the NVIDIA driver has no cuModuleLoadData: a driver for CUDA 12.0 or later is needed"),
+        ("incomplete", "the NVIDIA driver has no cuModuleLoadDataEx: a driver for CUDA 12.0 or later is needed"),
         ("init=803", "the NVIDIA driver does not start: said by the fake (FAKE)"),
         ("init=100", "sees no GPU: pass one to this container"),
         ("devices=0", "sees no GPU: pass one to this container"),

@@ -229,5 +229,5 @@ extern "C" fn pop() -> c_int {
 
 #[cfg(not(incomplete))]
 functions! {
-    cuModuleLoadData(module: *mut *mut c_void) => give(module, ptr::dangling_mut());
+    cuModuleLoadDataEx(module: *mut *mut c_void) => give(module, ptr::dangling_mut());
 }

@@ -92,7 +92,7 @@ impl Executor {
             records: [0; 2],
             stack_low: 0,
             stack_high: 0,
-            lane: 0,
+            thread: 0,
             variable_count: 0,
             arena: arena.base(),
             arena_size: arena.size(),

@@ -184,7 +184,7 @@ impl Shared {
         self.current.set(thread as u16);
         // SAFETY: no reference into the context is held while another is made; the runtime reads it between.
         let context = unsafe { &mut *self.context.get() };
-        context.lane = (thread % SIMD_WIDTH) as u32;
+        context.thread = thread as u32;
         if self.checked.get() {
             let (group, barriers, simd) = (self.group.get().number, self.barriers.get(), self.simd_barriers[thread / SIMD_WIDTH].get());
             context.records = [0, 1].map(|space| Record::new(group, thread, barriers[space], simd[space]).0);

@@ -70,7 +70,7 @@ struct Context {
   // Of the running thread; a record for each of device and threadgroup memory.
   u64 records[2];
   u64 stack_low, stack_high;
-  u32 lane, variable_count;
+  u32 thread, variable_count;
   // Of the running dispatch.
   u64 arena, arena_size;
   Region* regions;

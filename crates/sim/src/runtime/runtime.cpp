@@ -13,7 +13,8 @@ EXPORT void elv_fence(unsigned, unsigned, unsigned, const char*, int) {}
 EXPORT void elv_collective(elv_combine combine, void* slot, const char* operation, const char* file, int line) {
   context->collective(combine, slot, operation, file, (u32)line);
 }
-EXPORT unsigned elv_lane() { return context->lane; }
+EXPORT unsigned elv_lane() { return context->thread % 32; }
+EXPORT unsigned elv_thread() { return context->thread; }
 EXPORT unsigned long elv_threadgroup_variable(int site, const char* function, const char* names, unsigned long size, unsigned long alignment) {
   Context* c = context;
   for (u32 i = 0; i < c->variable_count; i++)
@@ -95,6 +96,7 @@ ATOMICS(8, u8) ATOMICS(16, u16) ATOMICS(32, u32) ATOMICS(64, u64)
 // ---- checks that instrument.rs adds -----------------------------------------------------------------------------------------------------------
 EXPORT void elv_shift_overflow(u64 amount) { report(SHIFT, RETURN_ADDRESS, 0, amount); }
 EXPORT void elv_beyond_array(u64 bytes) { report(BEYOND_ARRAY, RETURN_ADDRESS, 0, 0, bytes); }
+EXPORT void elv_division(u64 dividend) { report(DIVISION, RETURN_ADDRESS, 0, dividend); }
 EXPORT void elv_misaligned(u64 address) { report(MISALIGNED, RETURN_ADDRESS, 0, address); }
 
 // ---- undefined-behaviour sanitizer ------------------------------------------------------------------------------------------------------------

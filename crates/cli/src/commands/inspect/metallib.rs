@@ -34,7 +34,7 @@ pub(super) fn list(name: &str, file: &[u8], filter: &str, as_json: bool) -> Resu
 pub(super) fn disassemble(name: &str, file: &[u8], function: &str) -> Result<()> {
     let library = Library::read(name, file)?;
     let bitcode = library.function(function)?.bitcode;
-    print_line(elinvar_sim::Toolchain::find()?.disassemble(bitcode, &format!("{name}, function `{function}`"))?.trim_end());
+    print_line(elinvar_sim::Toolchain::find()?.clang().disassemble(bitcode, &format!("{name}, function `{function}`"))?.trim_end());
     Ok(())
 }
 

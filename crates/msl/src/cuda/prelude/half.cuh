@@ -1,9 +1,13 @@
-// half and bfloat: arithmetic in float, rounded to nearest even. CUDA's own types live in headers that not every machine has.
+// half and bfloat: arithmetic in float, rounded to nearest even. CUDA's own types live in headers that not every machine has; clang has its own.
 #pragma once
 
-struct half;
-struct bfloat;
+namespace elv {
+template <class T> constexpr bool is_narrow = false;
+template <> constexpr bool is_narrow<half> = true;
+template <> constexpr bool is_narrow<bfloat> = true;
+} // namespace elv
 
+#ifndef __clang__
 namespace elv {
 // To the nearest, ties to even; NaN stays NaN. In integers, for constants.
 constexpr ushort half_bits(float x) {
@@ -74,10 +78,6 @@ constexpr half::half(bfloat x) : half((float)x) {}
 constexpr bfloat::bfloat(half x) : bfloat((float)x) {}
 
 namespace elv {
-template <class T> constexpr bool is_narrow = false;
-template <> constexpr bool is_narrow<half> = true;
-template <> constexpr bool is_narrow<bfloat> = true;
-
 // What an operation on two numbers gives, one of them narrow: of two floating-point types the wider one.
 template <class A, class B, bool = (is_narrow<A> || is_narrow<B>)> struct narrow_result {};
 template <class T> struct narrow_result<T, T, true> { typedef T type; };
@@ -105,3 +105,4 @@ ELV_OPERATOR(>)
 ELV_OPERATOR(<=)
 ELV_OPERATOR(>=)
 #undef ELV_OPERATOR
+#endif

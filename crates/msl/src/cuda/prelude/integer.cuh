@@ -2,6 +2,7 @@
 #pragma once
 
 // Clang's, which Metal texts use in constants.
+#ifndef __clang__
 constexpr int __builtin_popcount(uint a) {
   int n = 0;
   for (; a != 0; a &= a - 1) n++;
@@ -13,6 +14,7 @@ constexpr int __builtin_clz(uint a) {
   for (; n < 32 && (a >> (31 - n) & 1) == 0; n++) {}
   return n;
 }
+#endif
 
 namespace elv {
 template <class T> constexpr int bits_of = 8 * sizeof(T);

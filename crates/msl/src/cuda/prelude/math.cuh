@@ -83,7 +83,7 @@ __forceinline__ half nextafter(half x, half y) {
 __forceinline__ float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 __forceinline__ half fma(half a, half b, half c) {
   ushort r;
-  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(r) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
+  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(r) : "h"(__builtin_bit_cast(ushort, a)), "h"(__builtin_bit_cast(ushort, b)), "h"(__builtin_bit_cast(ushort, c)));
   return __builtin_bit_cast(half, r);
 }
 template <class A, class B, class C, class = enable_if_t<elv::are_mixed_scalars<A, B> || elv::are_mixed_scalars<B, C>>> __forceinline__ float fma(A a, B b, C c) {

@@ -13,6 +13,9 @@ namespace msl {
 #include "matrix.h"
 #include "types.h"
 #include "common.h"
+#ifdef ELV_ELEMENTARY
+#include "elementary.h"
+#endif
 #include "math.cuh"
 #include "geometric.h"
 #include "integer.cuh"

@@ -19,5 +19,10 @@ typedef long intptr_t;
 typedef unsigned long uintptr_t;
 typedef decltype(nullptr) nullptr_t;
 
+#ifdef __clang__
+typedef _Float16 half;
+typedef __bf16 bfloat;
+#else
 struct half;
 struct bfloat;
+#endif

@@ -102,7 +102,7 @@ template <class A, class B> __forceinline__ metal::vec<float, 2> plain_product(m
   }
   return sum;
 }
-#if __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800 && !defined(ELV_EXACT_PRODUCTS)
 template <class A, class B> constexpr bool on_tensor_cores = metal::is_same_v<A, B> && is_narrow<A>;
 #else
 template <class A, class B> constexpr bool on_tensor_cores = false;

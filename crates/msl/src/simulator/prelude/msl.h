@@ -11,6 +11,7 @@
 #include "matrix.h"
 #include "types.h"
 #include "common.h"
+#include "elementary.h"
 #include "math.h"
 #include "geometric.h"
 #include "integer.h"

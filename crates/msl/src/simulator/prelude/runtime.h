@@ -40,8 +40,9 @@ void elv_fence(unsigned int flags, unsigned int order, unsigned int scope, elv_t
 // Parks the lane with its slot; when every lane of the simdgroup has parked, `combine` runs and all go on.
 void elv_collective(elv_combine combine, void* slot, elv_text operation, elv_text file, int line);
 
-// The calling thread's lane in its simdgroup.
+// The calling thread's lane in its simdgroup, and its number in the threadgroup.
 unsigned int elv_lane(void);
+unsigned int elv_thread(void);
 
 // The address of threadgroup variables declared in a function: the same for all threads of a threadgroup. `site` numbers the declaration in its
 // text and `function` distinguishes instantiations of a template (by address: the literal is one per instantiation).

@@ -6,7 +6,7 @@ use std::{
     fmt::Write,
 };
 
-use super::types::vector;
+use super::{lower::Machine, tensors, types::vector};
 
 /// A call of one of the functions.
 pub(super) struct Call<'a> {
@@ -21,21 +21,30 @@ pub(super) struct Call<'a> {
 pub(super) struct Intrinsics<'a> {
     /// What the runtime defines.
     runtime: &'a HashSet<String>,
+    machine: &'a Machine<'a>,
     definitions: BTreeMap<String, String>,
     declarations: BTreeMap<String, String>,
 }
 
-/// Attributes of the functions made here.
-const ATTRIBUTES: &str = "alwaysinline nounwind sanitize_thread";
+/// Functions that threads call together.
+const SITED: &[&str] = &[
+    "air.simd_",
+    "air.quad_",
+    "air.simdgroup",
+    "air.wg.barrier",
+    "air.atomic.fence",
+    "__tensorops_impl_matmul2d_op_run",
+    "__tensorops_impl_convolution2d_op_run",
+];
 
 /// Whether the place of the call is handed over, last.
-pub(super) fn is_sited(name: &str) -> bool {
-    ["air.simd_", "air.quad_", "air.simdgroup", "air.wg.barrier", "air.atomic.fence"].iter().any(|prefix| name.starts_with(prefix))
+pub(super) fn is_sited(name: &str, machine: &Machine<'_>) -> bool {
+    matches!(machine, Machine::Simulator(_)) && SITED.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl<'a> Intrinsics<'a> {
-    pub(super) fn new(runtime: &'a HashSet<String>) -> Self {
-        Self { runtime, definitions: BTreeMap::new(), declarations: BTreeMap::new() }
+    pub(super) fn new(runtime: &'a HashSet<String>, machine: &'a Machine<'a>) -> Self {
+        Self { runtime, machine, definitions: BTreeMap::new(), declarations: BTreeMap::new() }
     }
 
     /// Makes the function that a call needs; false if it is not known.
@@ -43,19 +52,21 @@ impl<'a> Intrinsics<'a> {
         if self.definitions.contains_key(call.name) {
             return true;
         }
-        let Some(body) = self.body(call) else { return false };
+        let body = if call.name.starts_with(tensors::PREFIX) { self.tensors(call) } else { self.body(call) };
+        let Some(body) = body else { return false };
         let mut parameters: Vec<String> = call.parameters.iter().enumerate().map(|(at, kind)| format!("{kind} %x{at}")).collect();
-        if is_sited(call.name) {
+        if is_sited(call.name, self.machine) {
             parameters.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
         }
-        let text = format!("\ndefine internal {} @{}({}) {ATTRIBUTES} {{\n{body}}}\n", call.result, call.name, parameters.join(", "));
+        let text =
+            format!("\ndefine internal {} @{}({}) {} {{\n{body}}}\n", call.result, call.name, parameters.join(", "), self.machine.attributes());
         self.definitions.insert(call.name.to_owned(), text);
         true
     }
 
     /// The functions, and the runtime's that they call.
-    pub(super) fn text(self) -> String {
-        self.declarations.into_values().chain(self.definitions.into_values()).collect()
+    pub(super) fn text(&self) -> String {
+        self.declarations.values().chain(self.definitions.values()).map(String::as_str).collect()
     }
 
     fn body(&mut self, call: &Call<'_>) -> Option<String> {
@@ -63,26 +74,11 @@ impl<'a> Intrinsics<'a> {
         let result = call.result;
         let direct = |operation: &str| Some(format!("  %y = {operation}\n  ret {result} %y\n"));
         match (parts.as_slice(), call.parameters.as_slice()) {
-            (["wg", "barrier"], _) => Some(self.barrier(2)),
-            (["simdgroup", "barrier"], _) => Some(self.barrier(1)),
-            (["atomic", "fence"], _) => {
-                self.declare("elv_fence", "void", "i32, i32, i32, ptr, i32");
-                Some("  call void @elv_fence(i32 %x0, i32 %x1, i32 %x2, ptr %file, i32 %line)\n  ret void\n".to_owned())
-            }
             (["is_uniform", ..], _) => Some("  ret i1 true\n".to_owned()),
             (["normalize_function_constant_predicate", ..], [kind]) => {
                 Some(format!("  %set = icmp ne {kind} %x0, 0\n  %y = zext i1 %set to {result}\n  ret {result} %y\n"))
             }
             (["get_simdgroup_size", ..], _) => Some(format!("  ret {result} 32\n")),
-            (["get_thread_index_in_simdgroup", ..], _) => {
-                self.declare("elv_lane", "i32", "");
-                let lane = "  %lane = call i32 @elv_lane()\n";
-                Some(if result == "i32" {
-                    format!("{lane}  ret i32 %lane\n")
-                } else {
-                    format!("{lane}  %y = trunc i32 %lane to {result}\n  ret {result} %y\n")
-                })
-            }
             (["convert", to, _, from, ..], [kind]) => conversion(to, result, from, kind),
             (["fabs", _], [kind]) => {
                 let name = format!("llvm.fabs.{}", parts[1]);
@@ -103,11 +99,6 @@ impl<'a> Intrinsics<'a> {
         }
     }
 
-    fn barrier(&mut self, scope: u32) -> String {
-        self.declare("elv_barrier", "void", "i32, i32, ptr, i32");
-        format!("  call void @elv_barrier(i32 %x0, i32 {scope}, ptr %file, i32 %line)\n  ret void\n")
-    }
-
     /// A call of the runtime's function of that name.
     fn runtime(&mut self, call: &Call<'_>, parts: &[&str]) -> Option<String> {
         let [operation, kind @ ..] = parts else { return None };
@@ -115,14 +106,14 @@ impl<'a> Intrinsics<'a> {
         let words = [operation].into_iter().chain(kind.iter().copied().filter(|word| operation != "atomic" || !matches!(*word, "global" | "local")));
         let name = format!("elv_air_{}", words.collect::<Vec<_>>().join("_"));
         let (mut parameters, mut arguments) = (call.parameters.join(", "), numbered(&call.parameters));
-        if is_sited(call.name) {
+        if is_sited(call.name, self.machine) {
             parameters += if parameters.is_empty() { "ptr, i32" } else { ", ptr, i32" };
             arguments.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
         }
         self.call(&name, call.result, &parameters, &arguments)
     }
 
-    fn call(&mut self, name: &str, result: &str, parameters: &str, arguments: &[String]) -> Option<String> {
+    pub(super) fn call(&mut self, name: &str, result: &str, parameters: &str, arguments: &[String]) -> Option<String> {
         if !self.runtime.contains(name) {
             return None;
         }
@@ -160,7 +151,7 @@ impl<'a> Intrinsics<'a> {
                     arguments.push(format!("{scalar} %x{at}"));
                 }
             }
-            if is_sited(&name) {
+            if is_sited(&name, self.machine) {
                 arguments.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
             }
             let _ = writeln!(body, "  %y.{lane} = call {element} @{name}({})", arguments.join(", "));
@@ -182,7 +173,8 @@ impl<'a> Intrinsics<'a> {
                 _ => return None,
             })
         };
-        let site = ["ptr %file".to_owned(), "i32 %line".to_owned()];
+        let places = ["ptr %file".to_owned(), "i32 %line".to_owned()];
+        let site: &[String] = if is_sited(call.name, self.machine) { &places } else { &[] };
         let (mut body, mut arguments, mut kinds) = (String::new(), Vec::new(), Vec::new());
         let mut give = |kind: &str, value: String| {
             kinds.push(kind.to_owned());
@@ -215,21 +207,21 @@ impl<'a> Intrinsics<'a> {
                     return None;
                 }
                 let name = format!("elv_air_matrix_product_{}_{}_{}", suffix(&c)?, suffix(&a)?, suffix(&b)?);
-                self.filled(&name, call.result, body, arguments, kinds, &site)
+                self.filled(&name, call.result, body, arguments, kinds, site)
             }
             ("load", ["ptr", place @ ..]) => {
                 give("ptr", "%x0".to_owned());
                 offsets(&mut body, 1, place, &mut give)?;
-                self.filled(&format!("elv_air_matrix_load_{}", suffix(vector(call.result)?.1)?), call.result, body, arguments, kinds, &site)
+                self.filled(&format!("elv_air_matrix_load_{}", suffix(vector(call.result)?.1)?), call.result, body, arguments, kinds, site)
             }
             ("store", [matrix, "ptr", place @ ..]) => {
                 give("ptr", "%x1".to_owned());
                 offsets(&mut body, 2, place, &mut give)?;
                 let element = both(&mut body, 0, matrix, &mut give)?;
                 let name = format!("elv_air_matrix_store_{}", suffix(&element)?);
-                let parameters = format!("{}, ptr, i32", kinds.join(", "));
-                arguments.extend(site);
-                Some(body + &self.call(&name, "void", &parameters, &arguments)?)
+                kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
+                arguments.extend_from_slice(site);
+                Some(body + &self.call(&name, "void", &kinds.join(", "), &arguments)?)
             }
             _ => None,
         }
@@ -248,10 +240,8 @@ impl<'a> Intrinsics<'a> {
         let (_, element) = vector(result)?;
         kinds.push("ptr".to_owned());
         arguments.push("ptr %made".to_owned());
-        if !site.is_empty() {
-            kinds.extend(["ptr".to_owned(), "i32".to_owned()]);
-            arguments.extend_from_slice(site);
-        }
+        kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
+        arguments.extend_from_slice(site);
         if !self.runtime.contains(name) {
             return None;
         }
