@@ -26,7 +26,7 @@ impl Product {
 
 /// Numbers for the affine kinds, exponents (mxfp) or small floats (nvfp) for the others.
 fn scales(launch: Launch, kernel: Name<'_>, groups: usize) -> Launch {
-    let launch = launch.number("global_scale", 2.5);
+    let launch = launch.list("global_scale", &[2.5, 1.5]);
     match () {
         () if kernel.begins("mxfp") => launch.range("scales", groups, 120, 134),
         () if kernel.begins("nvfp") => launch.range("scales", groups, 40, 72),
@@ -58,9 +58,9 @@ pub(crate) fn quantised(kernel: Name<'_>) -> Option<Launch> {
         () if form.starts_with("qmv") => product(2, 12, 384, Launch::groups([2, 2, batch], [32, 2, 1])),
         () if form.starts_with("qvm_split_k") => {
             let parts = kernel.number("spk")?;
-            let whole = product(1, 128, 8 * parts, Launch::groups([1, 4, parts], [32, 2, 1]));
-            let whole = whole.number("final_block_size", 8).holds("y", (128 * parts) as usize);
-            split(whole, parts, 8 * 128 * bits / 32, 8 * 128 / group)
+            let whole = product(1, 128, 40 * parts, Launch::groups([1, 4, parts], [32, 2, 1]));
+            let whole = whole.number("final_block_size", 33).holds("y", (128 * parts) as usize);
+            split(whole, parts, 40 * 128 * bits / 32, 40 * 128 / group)
         }
         () if form.starts_with("qvm") => product(2, 128, 40, Launch::groups([2, 4, batch], [32, 2, 1])),
         () if form.starts_with("qmm_t_splitk") => {
@@ -107,7 +107,7 @@ fn template(kernel: Name<'_>, mode: &str, of_text: &str) -> Option<String> {
 
 /// K in parts, of which each is an element of a batch.
 fn split(launch: Launch, parts: u32, words: u32, groups: u32) -> Launch {
-    let launch = launch.number("in_vec_size", 8).list("x_shape", &[f64::from(parts), 1.0, 8.0]).list("x_strides", &[8.0, 8.0, 1.0]);
+    let launch = launch.number("in_vec_size", 40).list("x_shape", &[f64::from(parts), 1.0, 40.0]).list("x_strides", &[40.0, 40.0, 1.0]);
     launch.number("w_shape", parts).number("w_strides", words).number("s_strides", groups).number("b_strides", groups)
 }
 
