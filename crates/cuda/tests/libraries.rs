@@ -102,7 +102,8 @@ fn an_entry_takes_addresses_distances_and_the_grid() {
 #[test]
 fn nothing_is_contracted_unless_it_is_asked_for() {
     let outside = "declare float @llvm.fmuladd.f32(float, float, float)";
-    let body = "  %p = fmul fast float %a, %a\n  %q = fadd fast float %p, 3.0\n  %v = tail call fast float @llvm.fmuladd.f32(float %q, float %a, float 1.0)";
+    let body =
+        "  %p = fmul fast float %a, %a\n  %q = fadd fast float %p, 3.0\n  %v = tail call fast float @llvm.fmuladd.f32(float %q, float %a, float 1.0)";
     let text = ptx(outside, body, &OPTIONS);
     assert!(!text.contains("fma.rn") && text.contains("mul.rn.f32") && text.contains("add.rn.f32"), "{text}");
     let text = ptx(outside, body, &Options { fast_math: true, ..OPTIONS });
@@ -112,7 +113,8 @@ fn nothing_is_contracted_unless_it_is_asked_for() {
 #[test]
 fn threadgroup_memory_is_shared_memory() {
     let outside = "@_ZZ1kE6totals = internal unnamed_addr addrspace(3) global [2 x float] undef, align 4\ndeclare void @air.wg.barrier(i32, i32)";
-    let body = "  store float %a, ptr addrspace(3) @_ZZ1kE6totals, align 4
+    let body = "  %slot = getelementptr inbounds [2 x float], ptr addrspace(3) @_ZZ1kE6totals, i64 0, i64 %at
+  store float %a, ptr addrspace(3) %slot, align 4
   store float %a, ptr addrspace(3) %first, align 4
   store float %a, ptr addrspace(3) %second, align 4
   tail call void @air.wg.barrier(i32 2, i32 1)
@@ -171,7 +173,8 @@ define internal void @start() section \"air.static_init\" {
   %is = icmp ne i8 %c, 0
   %v = select i1 %is, float 2.0, float 4.0";
     let with = |value| ptx(outside, body, &Options { constants: &[(7, ConstantValue::Bool(value))], ..OPTIONS });
-    let stored = |text: &str, number: &str| text.contains(&format!("0f{number}")) || text.contains(&i64::from_str_radix(number, 16).unwrap().to_string());
+    let stored =
+        |text: &str, number: &str| text.contains(&format!("0f{number}")) || text.contains(&i64::from_str_radix(number, 16).unwrap().to_string());
     assert!(stored(&with(true), "40000000") && stored(&with(false), "40800000"));
 }
 
