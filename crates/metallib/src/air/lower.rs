@@ -66,12 +66,12 @@ impl Machine<'_> {
 }
 
 impl Request<'_> {
-    pub(super) fn function(&self) -> &str {
+    pub(super) fn function_name(&self) -> &str {
         &self.kernel.name
     }
 
     pub(super) fn unsupported(&self, what: &str) -> Error {
-        Error::unsupported(format!("{}, function `{}`: {what}", self.library, self.function()))
+        Error::unsupported(format!("{}, function `{}`: {what}", self.library, self.function_name()))
     }
 }
 
@@ -261,7 +261,7 @@ impl<'a> Lowering<'a> {
         let plain = self.plain(line);
         let start = plain.find(name).unwrap_or(0) + name.len();
         let end = start + balanced(&plain[start..]).ok_or_else(|| Error::internal(format!("a function whose parameters do not end: {line}")))?;
-        let is_entry = name.trim_matches(['@', '"']) == self.request.function();
+        let is_entry = name.trim_matches(['@', '"']) == self.request.function_name();
         let (result, parameters) = if is_entry {
             ("internal void ".to_owned(), bare(&plain[start + 1..end - 1]))
         } else {

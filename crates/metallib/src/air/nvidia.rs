@@ -59,7 +59,7 @@ impl Lowering<'_> {
             head.push_str("  br label %begin\n\nbegin:\n");
         }
         self.declared.insert("declare void @elv_air_await_launches()".to_owned());
-        let symbol = nvidia_symbol(self.request.function());
+        let symbol = nvidia_symbol(self.request.function_name());
         self.push(&format!(
             "\ndefine ptx_kernel void @{symbol}({}) #0 {{\n{head}{body}  call void {name}({})\n  br label %end\n\nend:\n  ret void\n}}",
             parameters.join(", "),
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         }
         out.push_str(&self.definitions());
         out.push_str(ATTRIBUTES);
-        let (symbol, threads) = (nvidia_symbol(self.request.function()), self.request.kernel.max_total_threads.unwrap_or(MAX_THREADS));
+        let (symbol, threads) = (nvidia_symbol(self.request.function_name()), self.request.kernel.max_total_threads.unwrap_or(MAX_THREADS));
         let _ = writeln!(out, "!nvvm.annotations = !{{!0}}\n!0 = !{{ptr @{symbol}, !\"maxntidx\", i32 {threads}}}");
         out
     }

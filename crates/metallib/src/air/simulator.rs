@@ -115,7 +115,7 @@ impl Lowering<'_> {
 
     /// The whole module.
     pub(super) fn for_simulator(self, simulator: &Simulator<'_>, module: &str) -> String {
-        let (library, function) = (self.request.library, self.request.function());
+        let (library, function) = (self.request.library, self.request.function_name());
         let file = disassembly(library, function);
         let mut shared: Vec<&Shared<'_>> = self.shared.values().collect();
         shared.sort_by_key(|shared| shared.number);
