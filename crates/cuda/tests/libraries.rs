@@ -113,7 +113,8 @@ fn nothing_is_contracted_unless_it_is_asked_for() {
 #[test]
 fn threadgroup_memory_is_shared_memory() {
     let outside = "@_ZZ1kE6totals = internal unnamed_addr addrspace(3) global [2 x float] undef, align 4\ndeclare void @air.wg.barrier(i32, i32)";
-    let body = "  store float %a, ptr addrspace(3) @_ZZ1kE6totals, align 4
+    let body = "  %slot = getelementptr inbounds [2 x float], ptr addrspace(3) @_ZZ1kE6totals, i64 0, i64 %at
+  store float %a, ptr addrspace(3) %slot, align 4
   store float %a, ptr addrspace(3) %first, align 4
   store float %a, ptr addrspace(3) %second, align 4
   tail call void @air.wg.barrier(i32 2, i32 1)
