@@ -59,7 +59,6 @@ pub fn encode(dtype: DType, text: &str) -> Result<Vec<u8>> {
 }
 
 /// The data type of a Metal type's elements, those of vectors too; none of structs and of names that the text gives.
-#[cfg(target_os = "linux")]
 pub fn scalar_type(metal: &str) -> Option<DType> {
     let name = metal.trim().trim_start_matches("metal::").trim_start_matches("packed_").trim_start_matches("atomic_");
     match name.trim_end_matches(['2', '3', '4']) {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-use elinvar::{ConstantValue, Error, Executor, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
+use elinvar::{ConstantValue, Executor, KernelArgument, MetalKernel, MetalLibrary, MetalSource, Result, Tensor};
 #[cfg(target_os = "linux")]
-use elinvar::{DeviceKind, metallib::Kernels};
+use elinvar::{DeviceKind, Error, metallib::Kernels};
 use elinvar_check::Expected;
 #[cfg(target_os = "linux")]
 use elinvar_check::contained;
