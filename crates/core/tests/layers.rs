@@ -79,5 +79,5 @@ fn a_dependency_upwards_is_reported() {
     const TESTS_USE_CPU: &str = "[dev-dependencies]\nelinvar-cpu.workspace = true\n";
     assert_eq!(found("core", TESTS_USE_CPU), ["core (layer 0) uses cpu, which is not below it"]);
     assert!(found("metal", TESTS_USE_CPU).is_empty());
-    assert_eq!(found("metal", "[dependencies]\nelinvar-cpu.workspace = true\n"), ["metal (layer 3) uses cpu, which is not below it"]);
+    assert_eq!(found("metal", "[dependencies]\nelinvar-cpu.workspace = true\n"), ["metal (layer 4) uses cpu, which is not below it"]);
 }
