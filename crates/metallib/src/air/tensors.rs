@@ -1,5 +1,5 @@
 //! Metal 4's operations on tensors, which compiled code calls by names that say what their operands are and where they lie. Each becomes a call of one of
-//! the functions of `runtime/tensors.h`, which are told so by numbers.
+//! the functions of `runtime/tensors.h`, which take that as numbers.
 
 use super::intrinsics::{Call, Intrinsics};
 
