@@ -1,9 +1,10 @@
 //! A user's own Metal kernels, on every device that runs Metal text.
 
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use elinvar_core::{
@@ -53,10 +54,18 @@ impl MetalSource {
 pub struct MetalLibrary {
     executor: Executor,
     name: String,
-    code: MetalCode,
+    origin: Origin,
     fast_math: bool,
     version: u32,
     kernels: Kernels,
+}
+
+/// What kernels are compiled from.
+#[derive(Clone)]
+enum Origin {
+    Text(MetalCode),
+    /// A file, and of the libraries in it those of kernels that were asked for, by where they begin: kernels share them.
+    File(CompiledLibrary, Arc<Mutex<HashMap<usize, CompiledMetal>>>),
 }
 
 impl Executor {
@@ -86,7 +95,7 @@ impl Executor {
         let text = preprocess(&source.name, &source.text, &defines, &folders)?;
         let kernels = Kernels::Text(Arc::new(Module::read(&text)?));
         let (name, fast_math, version) = (source.name.clone(), source.fast_math, source.version);
-        Ok(MetalLibrary { executor: self.clone(), name, code: MetalCode::Text(text), fast_math, version, kernels })
+        Ok(MetalLibrary { executor: self.clone(), name, origin: Origin::Text(MetalCode::Text(text)), fast_math, version, kernels })
     }
 
     /// Reads a `.metallib` that Apple's compiler has made, or an application or shared library that has some, whose kernels can then be launched on this
@@ -105,10 +114,9 @@ impl Executor {
     /// As [`Executor::load_metal_library`].
     pub fn metal_library(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<MetalLibrary> {
         self.runs_metal()?;
-        let compiled = CompiledMetal::new(bytes.into());
-        let kernels = Kernels::Compiled(CompiledLibrary::read(name, compiled.bytes().clone())?);
-        let (code, version) = (MetalCode::Library(compiled), METAL_VERSION);
-        Ok(MetalLibrary { executor: self.clone(), name: name.to_owned(), code, fast_math: false, version, kernels })
+        let library = CompiledLibrary::read(name, bytes.into())?;
+        let (kernels, origin) = (Kernels::Compiled(library.clone()), Origin::File(library, Arc::default()));
+        Ok(MetalLibrary { executor: self.clone(), name: name.to_owned(), origin, fast_math: false, version: METAL_VERSION, kernels })
     }
 
     fn runs_metal(&self) -> Result<()> {
@@ -133,12 +141,17 @@ impl MetalLibrary {
 
     /// What a kernel is compiled from: of a file that holds several libraries, its own.
     fn code(&self, kernel: &str) -> Result<MetalCode> {
-        match (&self.code, &self.kernels) {
-            (MetalCode::Library(file), Kernels::Compiled(library)) => match library.library(kernel)? {
-                whole if whole.len() == file.bytes().len() => Ok(self.code.clone()),
-                part => Ok(MetalCode::Library(CompiledMetal::new(file.bytes()[part].into()))),
-            },
-            (code, _) => Ok(code.clone()),
+        match &self.origin {
+            Origin::Text(code) => Ok(code.clone()),
+            Origin::File(file, libraries) => {
+                let place = file.library(kernel)?;
+                let made = || {
+                    let is_whole = place.len() == file.bytes().len();
+                    CompiledMetal::new(if is_whole { file.bytes().clone() } else { file.bytes()[place.clone()].into() })
+                };
+                let mut libraries = libraries.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(MetalCode::Library(libraries.entry(place.start).or_insert_with(made).clone()))
+            }
         }
     }
 
