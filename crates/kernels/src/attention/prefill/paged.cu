@@ -16,7 +16,7 @@ struct Pages {
                 atomicMax(error_flag, ~u32(index));
             }
             const i64 slot = i64(exists ? entry : 0) * i64(p.page) + i64(u64(key) % p.page);
-            copier.copy<GROUP, BLOCK>(stage + group * 128, rows + (slot - key) * stride, stride, key, tile.some);
+            copier.copy<GROUP, BLOCK>(stage + group * 128, rows + slot * stride, stride, 0, {tile.some.start - key, tile.some.end - key});
         }
     }
 
