@@ -49,13 +49,14 @@ fn with_index(beyond: i32) -> Vec<Case> {
         let table: Vec<i32> = (0..entries as i32).map(|entry| if entry == 1 { 2i32.saturating_add(beyond) } else { 0 }).collect();
         Some(HostTensor::new(&[1, entries], &table))
     };
+    let place = |queries: usize| Some(HostTensor::new(&[queries], &vec![40i32; queries]));
     let pages = |entries: usize| {
         let cache = || values(&[2, 96, 8]);
-        case(PagedAttention::default(), [values(&[1, 4, 1, 8]), cache(), cache(), table(entries), indices(&[1], 40)])
+        case(PagedAttention::default(), [values(&[1, 4, 1, 8]), cache(), cache(), table(entries), place(1)])
     };
     let many = {
         let (cache, operator) = (|| halves(&[2, 96, 64]), PagedAttention { precision: Precision::Fast, ..PagedAttention::default() });
-        case(operator, [values(&[1, 4, 64, 64]), cache(), cache(), table(2), indices(&[64], 40)])
+        case(operator, [values(&[1, 4, 64, 64]), cache(), cache(), table(2), place(64)])
     };
     vec![
         // In one launch, and with the keys split.

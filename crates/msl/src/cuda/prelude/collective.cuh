@@ -25,7 +25,11 @@ __forceinline__ uint existing_lanes() {
 // Operations take the lanes that come to them: all, or those that the caller knows of. These are the ones that take part, and whether another one is missing.
 __forceinline__ uint present_lanes(uint among) { return among == all_lanes ? existing_lanes() : among; }
 #ifdef ELV_NONUNIFORM
-__forceinline__ bool is_missing(uint other, uint among) { return other >= simd_width || (present_lanes(among) >> other & 1) == 0; }
+__forceinline__ bool is_missing(uint other, uint among) {
+  // Which lanes are there is found by all of them together.
+  uint present = present_lanes(among);
+  return other >= simd_width || (present >> other & 1) == 0;
+}
 #else
 __forceinline__ bool is_missing(uint other, uint among) { return (among >> (other & 31) & 1) == 0; }
 #endif
