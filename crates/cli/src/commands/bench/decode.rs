@@ -165,9 +165,11 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
             prefilling.push(prefill);
             Ok(decoding)
         })?;
-        // As of the others, the first round is not of the measured ones.
-        let prefill = median(prefilling.split_off(1));
-        rows.push(Row { name: format!("{count} x pp{prompt}"), tokens: count * prompt, seconds: prefill, processor: None, limit: None });
+        if args.generate.first() == Some(&tokens) {
+            // As of the others, the first round is not of the measured ones.
+            let seconds = median(prefilling.split_off(1));
+            rows.push(Row { name: format!("{count} x pp{prompt}"), tokens: count * prompt, seconds, processor: None, limit: None });
+        }
         let name = format!("{count} x tg{tokens}");
         let limit = Some(bytes as f64 * steps as f64 / seconds / bandwidth);
         if let Some(profiler) = &mut profiler {
