@@ -136,7 +136,7 @@ fn fold_two<S: Simd, F: Fold, const STEP: usize>(simd: S, a: S::Integers, b: S::
     F::fold(simd, a, b)
 }
 
-/// Sums of products, lane by lane: modulo 2^32, and of the upper halves of fours, which tell the rest.
+/// Sums of products, lane by lane: modulo 2^32, and of the upper halves of fours, which give the rest.
 #[derive(Clone, Copy)]
 pub(super) struct Exact<I> {
     pub(super) sums: I,

@@ -22,7 +22,8 @@ __forceinline__ uint existing_lanes() {
 }
 #endif
 
-// Operations take the lanes that come to them: all, or those that the caller knows of. These are the ones that take part, and whether another one is missing.
+// Operations take the lanes that come to them: all, or those that the caller knows of. These are the ones that take part, and whether another one is
+// missing.
 __forceinline__ uint present_lanes(uint among) { return among == all_lanes ? existing_lanes() : among; }
 #ifdef ELV_NONUNIFORM
 __forceinline__ bool is_missing(uint other, uint among) {
