@@ -104,6 +104,15 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// The operand that the plan for `device` rounds first, the type that it gets, and the operator that takes it rounded.
+    ///
+    /// # Errors
+    /// As [`Operator::infer`].
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<(usize, DType, Arc<dyn Operator>)>> {
+        let _ = (inputs, device);
+        Ok(None)
+    }
+
     /// The same in strict precision, where the operator offers a choice.
     fn strict(&self) -> Option<Arc<dyn Operator>> {
         None
