@@ -72,5 +72,5 @@ pub mod conformance;
 pub use attributes::{AttributeInfo, AttributeKind, Attributes};
 pub use elementwise::{ElementOp, scalar::Scalar};
 pub use launch::{Argument, Launch, Plan, encode};
-pub use operator::{Definition, Operand, Operator, Precision, Source, Step, TensorInfo, plan_for};
+pub use operator::{Definition, Operand, Operator, Precision, Rounding, Source, Step, TensorInfo, plan_for};
 pub use registry::{Description, Port};

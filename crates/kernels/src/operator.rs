@@ -60,6 +60,17 @@ impl TensorInfo {
     }
 }
 
+/// What an operator does to an operand before anything else: operands that several round alike can be rounded once.
+#[derive(Clone, Debug)]
+pub struct Rounding {
+    /// The input.
+    pub input: usize,
+    /// The type that it gets.
+    pub to: DType,
+    /// The operator that takes it rounded.
+    pub operator: Arc<dyn Operator>,
+}
+
 /// An operator: its attributes, and how it is inferred and planned.
 ///
 /// `inputs` always has one entry for each declared input; absent optional inputs are `None`.
@@ -104,11 +115,11 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// The operand that the plan for `device` rounds first, the type that it gets, and the operator that takes it rounded.
+    /// The operand that the plan for `device` rounds first, if it rounds one.
     ///
     /// # Errors
     /// As [`Operator::infer`].
-    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<(usize, DType, Arc<dyn Operator>)>> {
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
         let _ = (inputs, device);
         Ok(None)
     }

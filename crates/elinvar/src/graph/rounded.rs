@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elinvar_core::{DType, DeviceProperties, Result};
-use elinvar_kernels::{Operator, TensorInfo, cast::Cast, collective::AllGather};
+use elinvar_kernels::{Rounding, TensorInfo, cast::Cast, collective::AllGather};
 
 use super::{
     node::Graph,
@@ -17,64 +17,63 @@ use super::{
 pub(super) fn share(graph: &mut Graph, device: &DeviceProperties) -> Result<()> {
     let mut index = 0;
     while index < graph.nodes.len() {
-        let roundings = alike(graph, index, device)?;
-        index += 1 + usize::from(round(graph, roundings));
+        let is_inserted = alike(graph, index, device)?.is_some_and(|alike| round(graph, alike));
+        index += 1 + usize::from(is_inserted);
     }
     Ok(())
 }
 
-/// An operand that a node's operator rounds.
-struct Rounding {
-    input: usize,
-    operand: Operand,
-    to: DType,
-    /// What takes it rounded.
-    operator: Arc<dyn Operator>,
-}
-
-fn rounding(graph: &Graph, index: usize, device: &DeviceProperties) -> Result<Option<Rounding>> {
+fn rounding(graph: &Graph, index: usize, device: &DeviceProperties) -> Result<Option<(Operand, Rounding)>> {
     let node = &graph.nodes[index];
     let Action::Operator(operator) = &node.action else { return Ok(None) };
     let infos: Vec<_> = node.inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
     let found = operator.rounds(&infos, device)?;
-    Ok(found.and_then(|(input, to, operator)| Some(Rounding { input, operand: node.input(input)?, to, operator })))
+    Ok(found.and_then(|rounding| Some((node.input(rounding.input)?, rounding))))
 }
 
-/// The node's rounding and those of later nodes that are the same.
-fn alike(graph: &Graph, index: usize, device: &DeviceProperties) -> Result<Vec<(usize, Rounding)>> {
-    let mut found: Vec<(usize, Rounding)> = rounding(graph, index, device)?.map(|rounding| (index, rounding)).into_iter().collect();
-    let Some((_, Rounding { operand, to, .. })) = found.first() else { return Ok(found) };
-    let (operand, to) = (*operand, *to);
+/// An operand, what it becomes, and the nodes that round it so, from the first one on.
+struct Alike {
+    operand: Operand,
+    to: DType,
+    takers: Vec<(usize, Rounding)>,
+}
+
+/// What the node rounds, and the later nodes that do too.
+fn alike(graph: &Graph, index: usize, device: &DeviceProperties) -> Result<Option<Alike>> {
+    let Some((operand, first)) = rounding(graph, index, device)? else { return Ok(None) };
     if graph.nodes.iter().flat_map(|node| node.changes()).any(|value| value == operand.value) {
-        return Ok(Vec::new());
+        return Ok(None);
     }
+    let to = first.to;
+    let mut takers = vec![(index, first)];
     for user in graph.users(operand.value).filter(|user| *user > index) {
-        found.extend(rounding(graph, user, device)?.filter(|other| (other.operand, other.to) == (operand, to)).map(|rounding| (user, rounding)));
+        let is_like = |(other, rounding): &(Operand, Rounding)| (*other, rounding.to) == (operand, to);
+        takers.extend(rounding(graph, user, device)?.filter(is_like).map(|(_, rounding)| (user, rounding)));
     }
-    Ok(found)
+    Ok(Some(Alike { operand, to, takers }))
 }
 
 /// Rounds once for all of them, if that is less work; says whether a node was put in.
-fn round(graph: &mut Graph, roundings: Vec<(usize, Rounding)>) -> bool {
-    let Some(&(first, Rounding { operand, to, .. })) = roundings.first() else { return false };
-    let takers: Vec<_> = roundings.iter().map(|(user, _)| *user).collect();
-    let are_all = !graph.wanted[operand.value] && graph.users(operand.value).eq(takers);
+fn round(graph: &mut Graph, Alike { operand, to, takers }: Alike) -> bool {
+    let are_all = !graph.wanted[operand.value] && graph.users(operand.value).eq(takers.iter().map(|(user, _)| *user));
     let gathered = graph.producer(operand.value).filter(|_| are_all).and_then(|(node, _)| {
         let gathering = &graph.nodes[node];
         Some((node, *gathering.operator::<AllGather>()?, gathering.input(0)?))
     });
     let cast = Arc::new(Cast { to });
-    let rounded = if let Some((node, gather, part)) = gathered {
-        let value = graph.insert(node, cast, vec![Some(part)]);
-        graph.change(node + 1, Arc::new(gather), vec![Some(Operand { value, info: TensorInfo::of(to, *part.info.shape()) })]);
-        Operand { info: TensorInfo { dtype: to, ..operand.info }, ..operand }
-    } else if roundings.len() > 1 {
-        let value = graph.insert(first, cast, vec![Some(operand)]);
-        Operand { value, info: TensorInfo::of(to, *operand.info.shape()) }
-    } else {
-        return false;
+    let rounded = match (gathered, &*takers) {
+        (Some((node, gather, part)), _) => {
+            let value = graph.insert(node, cast, vec![Some(part)]);
+            graph.change(node + 1, Arc::new(gather), vec![Some(Operand { value, info: TensorInfo::of(to, *part.info.shape()) })]);
+            Operand { info: TensorInfo { dtype: to, ..operand.info }, ..operand }
+        }
+        (None, [(first, _), _, ..]) => {
+            let value = graph.insert(*first, cast, vec![Some(operand)]);
+            Operand { value, info: TensorInfo::of(to, *operand.info.shape()) }
+        }
+        (None, _) => return false,
     };
-    for (user, Rounding { input, operator, .. }) in roundings {
+    for (user, Rounding { input, operator, .. }) in takers {
         let mut inputs = graph.nodes[user + 1].inputs.clone();
         inputs[input] = Some(rounded);
         graph.change(user + 1, operator, inputs);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Result};
 
 use crate::{
-    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     description::describe,
     signature::{mismatch, operands, shape_of},
@@ -144,12 +144,12 @@ impl Operator for MatMul {
         self.precision
     }
 
-    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<(usize, DType, Arc<dyn Operator>)>> {
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
         let inputs = operands::Inputs::new(inputs)?;
         let Some(operands) = self.for_library(&inputs)? else { return Ok(None) };
         let rounded = operands.rounds(device, |[a, b]| Ok(self.geometry(a, b)?.0))?;
         let operator = Self { output: Some(operands.output), ..*self };
-        Ok(rounded.map(|(index, dtype)| (index, dtype, Arc::new(operator) as _)))
+        Ok(rounded.map(|(input, to)| Rounding { input, to, operator: Arc::new(operator) }))
     }
 
     fn strict(&self) -> Option<Arc<dyn Operator>> {

@@ -14,7 +14,7 @@ use super::{
     launch,
 };
 use crate::{
-    Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
     description::describe,
@@ -69,7 +69,7 @@ impl MatMulAdd {
         let operands::Inputs { a, b, addend } = operands::Inputs::new(inputs)?;
         let geometry = self.product().geometry(a, b)?.0;
         let gains = launch::gains_by_library(&geometry);
-        Ok(gains.then(|| Operands { inputs: [a, b], bias: None, output: addend.dtype, addend: Addend::Input, geometry }))
+        Ok(gains.then_some(Operands { inputs: [a, b], bias: None, output: addend.dtype, addend: Addend::Input, geometry }))
     }
 
     /// The launches by the vendor's library, where it has the product.
@@ -146,11 +146,11 @@ impl Operator for MatMulAdd {
         self.precision
     }
 
-    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<(usize, DType, Arc<dyn Operator>)>> {
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
         let Some(operands) = self.for_library(inputs)? else { return Ok(None) };
         let rounded = operands.rounds(device, |[a, b]| Ok(self.product().geometry(a, b)?.0))?;
         let operator = Self { output: Some(operands.output), ..*self };
-        Ok(rounded.map(|(index, dtype)| (index, dtype, Arc::new(operator) as _)))
+        Ok(rounded.map(|(input, to)| Rounding { input, to, operator: Arc::new(operator) }))
     }
 
     fn strict(&self) -> Option<Arc<dyn Operator>> {
