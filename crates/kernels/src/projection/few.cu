@@ -5,9 +5,9 @@
 // on their way to shared memory while others are multiplied, those of matrices before the launches ahead have ended. A warp has 16 of the 64 rows and half of each
 // piece.
 //
-// Macros: ELEMENT (f16 or bf16), EIGHTS (rows of x, divided by eight: 1 or 2), PARTS (thread blocks of a cluster).
+// Macros: ELEMENT (f16 or bf16), PARTS (thread blocks of a cluster).
 
-constexpr u32 ROWS = 8 * EIGHTS;
+constexpr u32 ROWS = 8;
 constexpr u32 COLUMNS = 64;
 constexpr u32 THREADS = 256;
 constexpr u32 PIECE = 128;             // Elements of a row.
@@ -30,11 +30,11 @@ struct Layer {
 };
 
 template <typename T>
-DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 #define MULTIPLY(TYPE)                                                                                                                  \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                                    \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
     if constexpr (SAME<T, bf16>) {
         MULTIPLY("bf16");
     } else {
@@ -59,6 +59,7 @@ struct Sender {
 
     Shared& shared;
     const ELEMENT* columns[COLUMNS / EVERY];
+    // Null where there is no row: what its place holds concerns no result.
     const ELEMENT* rows;
     bool wide;
 
@@ -82,32 +83,23 @@ struct Sender {
     }
 
     DEVICE void send_rows(u32 i) const {
-        const u32 row = threadIdx.x / LANES;
-        if (row < ROWS) {
-            copy_async(place(i, COLUMNS + row), rows + i * PIECE, 16);
+        if (rows) {
+            copy_async(place(i, COLUMNS + threadIdx.x / LANES), rows + i * PIECE, 16);
         }
     }
 };
 
-DEVICE void multiply_piece(const unsigned char* piece, float (&sums)[EIGHTS][4]) {
+DEVICE void multiply_piece(const unsigned char* piece, float (&sums)[4]) {
     const u32 lane = threadIdx.x % 32, group = threadIdx.x / 32 % 4, half = threadIdx.x / 128;
     const u32 start = shared_address(piece) + half * PIECE;
     const u32 columns = start + (16 * group + lane % 16) * PITCH + lane / 16 * 16;
-    const u32 rows = start + (COLUMNS + lane % 8 + (EIGHTS > 1 ? lane / 16 * 8 : 0)) * PITCH + lane / 8 % 2 * 16;
+    const u32 rows = start + (COLUMNS + lane % 8) * PITCH + lane / 8 % 2 * 16;
 #pragma unroll
     for (u32 step = 0; step < PIECE / 32; ++step) {
-        u32 a[4];
+        u32 a[4], b[2];
         load_matrices(a, columns + 32 * step);
-        if constexpr (EIGHTS == 1) {
-            u32 b[2];
-            load_matrices(b, rows + 32 * step);
-            multiply<ELEMENT>(sums[0], a, b[0], b[1]);
-        } else {
-            u32 b[4];
-            load_matrices(b, rows + 32 * step);
-            multiply<ELEMENT>(sums[0], a, b[0], b[1]);
-            multiply<ELEMENT>(sums[1], a, b[2], b[3]);
-        }
+        load_matrices(b, rows + 32 * step);
+        multiply<ELEMENT>(sums, a, b);
     }
 }
 
@@ -165,7 +157,9 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
         sender.columns[r] = (is_up ? w1 : layer.w) + min(first + column - (is_up ? height : 0), layer.n - 1) * p.k + start;
         sender.wide &= (u64(sender.columns[r]) & 15) == 0;
     }
-    sender.rows = x + min(u64(threadIdx.x / Sender::LANES), p.m - 1) * p.k + start;
+    if (threadIdx.x / Sender::LANES < p.m) {
+        sender.rows = x + threadIdx.x / Sender::LANES * p.k + start;
+    }
     admit_launches();
     for (u32 i = 0; i < min(count, STAGES - 1); ++i) {
         sender.send_columns(i);
@@ -177,7 +171,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    float sums[EIGHTS][4] = {};
+    float sums[4] = {};
     for (u32 i = 0; i < count; ++i) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
@@ -192,11 +186,8 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
     __syncthreads();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
-    for (u32 t = 0; t < EIGHTS; ++t) {
-#pragma unroll
-        for (u32 i = 0; i < 4; ++i) {
-            shared.sums[warp / 4][8 * t + 2 * (lane % 4) + i % 2][16 * (warp % 4) + lane / 4 + 8 * (i / 2)] = sums[t][i];
-        }
+    for (u32 i = 0; i < 4; ++i) {
+        shared.sums[warp / 4][2 * (lane % 4) + i % 2][16 * (warp % 4) + lane / 4 + 8 * (i / 2)] = sums[i];
     }
     if constexpr (PARTS > 1) {
         meet();

@@ -15,7 +15,7 @@ use crate::{
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 
 /// Rows up to which this gains over the vendor's library.
-pub(super) const MOST_ROWS: usize = 16;
+pub(super) const MOST_ROWS: usize = 8;
 
 /// Elements of a row that are sent for at once: rows have whole pieces.
 const PIECE: usize = 128;
@@ -73,19 +73,13 @@ fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) ->
     CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None })
 }
 
-/// Macros of the instances by the type of the weights, eighths of rows and parts of k, each by its logarithm.
+/// Macros of the instances by the type of the weights and the logarithm of the parts of k.
 macro_rules! instances {
-    ($($element:literal),+) => {
-        [$(instances!(@eights $element: "1", "2")),+]
-    };
-    (@eights $element:literal: $($eights:literal),+) => {
-        [$(instances!(@parts $element $eights: "1", "2", "4")),+]
-    };
-    (@parts $element:literal $eights:literal: $($parts:literal),+) => {
-        [$(&[("ELEMENT", $element), ("EIGHTS", $eights), ("PARTS", $parts)]),+]
+    ($element:literal) => {
+        [&[("ELEMENT", $element), ("PARTS", "1")], &[("ELEMENT", $element), ("PARTS", "2")], &[("ELEMENT", $element), ("PARTS", "4")]]
     };
 }
-const INSTANCES: [[[Defines; 3]; 2]; 2] = instances!("f16", "bf16");
+const INSTANCES: [[Defines; 3]; 2] = [instances!("f16"), instances!("bf16")];
 
 impl Projection {
     /// The plan of few rows, where the device has it.
@@ -119,15 +113,15 @@ impl Projection {
         };
         // About a thread block for each multiprocessor, if there are pieces for them.
         let most = (device.compute_units / tiles.max(1)).min(k / PIECE).clamp(1, 4);
-        let (eights, parts) = (m.div_ceil(8).next_power_of_two(), 1 << most.ilog2());
+        let parts = 1 << most.ilog2();
         let present = (0..3).map(|i| u32::from(layers.biases()[i].is_some()) << i).sum::<u32>()
             | u32::from(layers.residual.is_some()) << 3
             | u32::from(self.gated) << 4;
         let n = [0, 1, 2].map(|index| layers.n(index) as u64);
         let bias = layers.dtype(AT.b0);
         let params = FewRows { m: m as u64, k: k as u64, n, present, bias: dtype_code(bias) };
-        let key = KernelKey::new("few_rows", &[weight, bias]).with("eights", eights as u32).with("parts", parts as u32);
-        let form = source(PRODUCT, "few_rows", INSTANCES[number][eights.ilog2() as usize][most.ilog2() as usize]);
+        let key = KernelKey::new("few_rows", &[weight, bias]).with("parts", parts as u32);
+        let form = source(PRODUCT, "few_rows", INSTANCES[number][most.ilog2() as usize]);
         let buffers = [(Parameter::read("x", weight), rounded)].into_iter().chain(operands);
         let product = Launch::on_cuda(key, form, &params, buffers).with_operations(product_operations(&[m, k, n.iter().sum::<u64>() as usize]));
         let groups = u32::try_from(tiles * parts).ok()?;

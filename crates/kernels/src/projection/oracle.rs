@@ -112,7 +112,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(normed(Layers { k: 264, ..fast }, DType::BF16));
     cases.push(Layers { m: 3, k: 520, n: &[19], residual: true, weight: DType::F16, ..fast }.case());
     // Whole pieces of rows for tensor cores: parts of k that are put together, or none, every number of rows, and columns that are no whole blocks.
-    for (m, k, weight) in [(2, 1024, DType::BF16), (9, 384, DType::F16), (16, 640, DType::BF16), (5, 128, DType::F16), (17, 256, DType::BF16)] {
+    for (m, k, weight) in [(2, 1024, DType::BF16), (7, 384, DType::F16), (8, 640, DType::BF16), (5, 128, DType::F16), (9, 256, DType::BF16)] {
         let of = Layers { m, k, weight, ..fast };
         cases.push(normed(Layers { n: &[70, 64, 3], bias: Some(DType::F32), ..of }, weight));
         cases.push(normed(Layers { n: &[45, 45], gated: true, bias: Some(weight), ..of }, DType::F32));
