@@ -149,7 +149,7 @@ inline float exp(float x) {
     return exp_of(clamp(x, -104.0f, 89.0f)).value();
 }
 
-// For x <= 0; 0 where the result is below 2^-126. The low bits of `rounded` are the exponent of the power of two.
+// For x <= 88; 0 where the result is below 2^-126. The low bits of `rounded` are the exponent of the power of two.
 inline float exp_nonpositive(float x) {
     const float least = x < -88.0f ? -88.0f : x;
     const float rounded = fma(least, LOG2_E, ROUND_EXPONENT);
