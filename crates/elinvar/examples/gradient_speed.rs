@@ -75,6 +75,17 @@ fn rows(executor: &Executor, dtype: DType, [count, length]: [usize; 2]) -> Resul
     both("layer_norm", &[&x, &weight, &bias], &|x| x.layer_norm(Some(&weight), Some(&bias), 1e-5))
 }
 
+fn gates(executor: &Executor, dtype: DType, dims: [usize; 2]) -> Result<()> {
+    let [gate, up, dy] = [1, 2, 3].map(|seed| random(executor, &dims, seed)?.cast(dtype));
+    let (gate, up, dy) = (gate?.requires_grad()?, up?.requires_grad()?, dy?);
+    report(executor, &format!("swiglu {dtype}"), 0, |recorded| Ok(vec![gate.detach().on(recorded)?.swiglu(&up.detach())?]))?;
+    report(executor, &format!("swiglu {dtype} forward and backward"), 0, |recorded| {
+        let y = gate.on(recorded)?.swiglu(&up)?;
+        let gradients = y.backward_from(&dy)?;
+        [&gate, &up].into_iter().map(|leaf| gradients.of(leaf).cloned()).chain([Ok(y.detach())]).collect()
+    })
+}
+
 fn losses(executor: &Executor, dtype: DType, [count, classes]: [usize; 2]) -> Result<()> {
     let logits = random(executor, &[count, classes], 1)?.cast(dtype)?;
     let classes_of: Vec<i32> = (0..count).map(|row| (row * 7919 % classes) as i32).collect();
@@ -147,6 +158,7 @@ pub fn main() -> Result<()> {
     }
     for dtype in [DType::F32, DType::BF16] {
         losses(&executor, dtype, [4096 / shrink, 128_256 / shrink])?;
+        gates(&executor, dtype, [16384 / shrink, 8192 / shrink])?;
     }
     let sizes = [4096, 2048, 128_256].map(|extent| extent / shrink);
     linear_cross_entropy(&executor, sizes, true)?;

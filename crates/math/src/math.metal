@@ -441,6 +441,17 @@ inline float sigmoid(float x) {
     return (value.hi + value.lo) * value.factor;
 }
 
+struct Sigmoids {
+    float of;
+    float of_negated;
+};
+
+inline Sigmoids sigmoids(float x) {
+    const float e = exp_nonpositive(-fabs(x));
+    const float larger = mantissa_reciprocal(1.0f + e), smaller = e * larger;
+    return x < 0.0f ? Sigmoids{smaller, larger} : Sigmoids{larger, smaller};
+}
+
 inline float silu(float x) {
     return logistic(x).times(x);
 }

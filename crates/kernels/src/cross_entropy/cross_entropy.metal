@@ -69,10 +69,9 @@ struct Slopes {
     }
 };
 
-// Gives a thread's share of a row, in order; several visits are in flight at once.
-template <typename T, typename Taker>
+// Gives a thread's share of a row, in order; AHEAD visits are in flight at once.
+template <uint AHEAD, typename T, typename Taker>
 inline void each_visit(RowReader<T> row, RowThread t, thread Taker& taker) {
-    constexpr uint AHEAD = 8 / sizeof(T);
     const ulong stride = SLOTS * t.count;
     ulong k = SLOTS * t.index;
     float slots[SLOTS];
@@ -115,7 +114,7 @@ inline Exponentials exponentials_of(RowReader<T> row, RowThread t, threadgroup f
         return {max, combine_row<Add>(slots, t, partial)};
     }
     SumsOfExponentials sums;
-    each_visit(row, t, sums);
+    each_visit<4>(row, t, sums);
     const float max = combine_threads<Larger>(sums.max, t, partial);
     sums.scale(max);
     return {max, combine_row<Add>(sums.at, t, partial + 32)};
@@ -213,5 +212,5 @@ template <typename T, typename I, uint COUNT, uint THREADS>
         return;
     }
     Slopes<T> slopes = {to, found, 1.0f / found.sum, dloss[t.row], target};
-    each_visit(row, t, slopes);
+    each_visit<sizeof(T) == 4 ? 1 : 4>(row, t, slopes);
 }

@@ -7,7 +7,7 @@ use super::{Params, operands::AT};
 use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, signature::no_kernel, simd};
 
 /// Elements of a task: small enough that even a single token's vector is shared.
-const BLOCK: usize = 4 << 10;
+pub(super) const BLOCK: usize = 4 << 10;
 
 pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     Ok(match dtype {
