@@ -62,7 +62,7 @@ pub fn sigmoid<R: Real>(x: R) -> R {
     (value.hi + value.lo) * value.factor
 }
 
-/// `1 / (1 + e^-x)` and `1 / (1 + e^x)`, for less than half the work of [`sigmoid`]: what gradients multiply by.
+/// `1 / (1 + e^-x)` and `1 / (1 + e^x)`, for about half the work of [`sigmoid`]: what SwiGLU and its gradients multiply by.
 ///
 /// Error: at most 3 ulp.
 #[inline(always)]
@@ -71,6 +71,15 @@ pub fn sigmoids(x: f32) -> (f32, f32) {
     let larger = mantissa_reciprocal(1.0 + e);
     let smaller = e * larger;
     if x < 0.0 { (smaller, larger) } else { (larger, smaller) }
+}
+
+/// `x · sigmoid(alpha · x)` for about half the work of [`silu`]: the gate of SwiGLU; -0 at -∞.
+///
+/// Error: at most 4 ulp, for an `alpha` of one.
+#[inline(always)]
+pub fn gate(x: f32, alpha: f32) -> f32 {
+    let finite = if x < f32::MIN { f32::MIN } else { x };
+    finite * sigmoids(alpha * x).0
 }
 
 /// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit.

@@ -452,6 +452,10 @@ inline Sigmoids sigmoids(float x) {
     return x < 0.0f ? Sigmoids{smaller, larger} : Sigmoids{larger, smaller};
 }
 
+inline float gate(float x, float alpha) {
+    return (x < -FLT_MAX ? -FLT_MAX : x) * sigmoids(alpha * x).of;
+}
+
 inline float silu(float x) {
     return logistic(x).times(x);
 }

@@ -1,9 +1,8 @@
 //! The gated activation `y = silu(a) · b`, with `silu(a) = a · sigmoid(a)`, of two tensors or of the two halves of one.
 //!
 //! * Memory: inputs are read once, the output is written once.
-//! * Order: elementwise, in f32: [`silu`](crate::math::silu) (for another `alpha` than one: `a · sigmoid(alpha · a)`), then the product, then
-//!   one rounding to the output's type.
-//! * before the rounding of the output, relative: `2 · 2^-24`; for another `alpha`: `(4 + |alpha · a|) · 2^-24`.
+//! * Order: elementwise, in f32: [`gate`](crate::math::gate), then the product, then one rounding to the output's type.
+//! * Error before the rounding of the output, relative: `9 · 2^-24`; for another `alpha` than one: `(9 + |alpha · a|) · 2^-24`.
 //! * See Shazeer, *GLU Variants Improve Transformer*, 2020; ONNX `SwiGLU`.
 
 mod cpu;
