@@ -50,6 +50,7 @@ folders! {
     softmax,
     softmax::gradient,
     swiglu,
+    swiglu::gradient,
     ternary,
     top_k,
     unary,

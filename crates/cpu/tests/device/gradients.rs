@@ -53,6 +53,7 @@ const MISSING: &[&str] = &[
     "rms_norm_gradient",
     "rms_norm_weight_gradient",
     "softmax_gradient",
+    "swiglu_gradient",
 ];
 
 /// Elements of a case at most.

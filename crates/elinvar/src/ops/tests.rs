@@ -40,6 +40,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("rms_norm_gradient", &[]),
     ("rms_norm_weight_gradient", &[]),
     ("softmax_gradient", &[]),
+    ("swiglu_gradient", &[]),
     ("expand", &["broadcast_to"]),
     ("fill", &["full", "fill_"]),
     ("gather_elements", &["take_along_axis"]),

@@ -27,7 +27,7 @@ use crate::{
     rope::{self, Rope, RotaryEmbedding},
     scatter::{self, ScatterElements, ScatterNd},
     softmax::{self, Softmax, gradient::SoftmaxGradient},
-    swiglu::SwiGlu,
+    swiglu::{self, SwiGlu, gradient::SwiGluGradient},
     ternary::{Fma, Where},
     unary::{Unary, WithScalar},
 };
@@ -71,6 +71,12 @@ pub(super) fn evaluate(definition: &Definition, inputs: &[Vec<f64>]) -> Result<V
             let elements = |index: usize| taken.get(index).and_then(Option::as_ref).map_or(&[][..], |input| &*input.values);
             let n = elements(0).len() / elements(2).len().max(1);
             results.push(norm_weight_gradient::oracle::gradient(elements(0), elements(1), elements(2), elements(3), n).into());
+            continue;
+        }
+        if let Some(&SwiGluGradient { alpha }) = step.operator.downcast_ref() {
+            let elements = |index: usize| taken[index].as_ref().map_or(&[][..], |input| &*input.values);
+            let n = given[given.len() - 1].dims.last().copied().unwrap_or(1);
+            results.push(swiglu::gradient::oracle::gradient(elements(0), elements(1), elements(2), n, alpha.into()));
             continue;
         }
         let found = reference(&*step.operator, &given, &taken, outputs.first().map_or(&[], |dims| dims));

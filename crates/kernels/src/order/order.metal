@@ -136,16 +136,21 @@ inline typename Op::A combine_simdgroups(typename Op::A value, RowThread t, thre
     return total;
 }
 
-// The row's result, for every thread.
+// The row's result from those of its threads, for every thread.
 template <typename Op>
-inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
-    typename Op::A value = combine_slots<Op>(slots);
+inline typename Op::A combine_threads(typename Op::A value, RowThread t, threadgroup typename Op::A* partial) {
     if (t.count >= 32) {
         value = shuffle(combine_lanes<Op>(value), 0);
     } else {
         value = shuffle(combine_lanes<Op>(value, t.count), ushort(t.lane & ~(t.count - 1)));
     }
     return combine_simdgroups<Op>(value, t, partial);
+}
+
+// The row's result, for every thread.
+template <typename Op>
+inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
+    return combine_threads<Op>(combine_slots<Op>(slots), t, partial);
 }
 
 // How many of the eight elements from k on exist in a row of n.
