@@ -106,7 +106,7 @@ impl Shares {
     fn new(rows: &Rows) -> Self {
         /// Sums of all shares together, about, and how many rows a walker takes at least and at most.
         const SUMS: usize = 1 << 21;
-        const STEPS: [usize; 2] = [4, 256];
+        const STEPS: [usize; 2] = [2, 256];
         let (count, length) = (rows.count(), rows.length as usize);
         let walkers = if length.is_multiple_of(8) && length <= order::ONE_SIMDGROUP { WALKING / order::row_lanes(length) } else { 1 };
         let most = (SUMS / (walkers * length.max(1))).clamp(128, 1024);

@@ -282,7 +282,7 @@ template <typename T, typename W, uint CENTRED, uint SUMMED, uint VISITS, uint C
     device const T* addend [[buffer(3)]],
     device T* dx [[buffer(4)]],
     device float* parts [[buffer(5)]],
-    device float4* sums [[buffer(6)]],
+    device float* sums [[buffer(6)]],
     constant Params& params [[buffer(7)]],
     threadgroup float2* memory [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
@@ -302,6 +302,6 @@ template <typename T, typename W, uint CENTRED, uint SUMMED, uint VISITS, uint C
     } else if (SUMMED == 1) {
         walk<CENTRED, VISITS, COUNT>(norm, params, group, threads, reinterpret_cast<threadgroup float4*>(memory + 64), parts);
     } else {
-        walk<CENTRED, VISITS, COUNT>(norm, params, group, threads, sums + group * params.words, parts);
+        walk<CENTRED, VISITS, COUNT>(norm, params, group, threads, reinterpret_cast<device float4*>(sums) + group * params.words, parts);
     }
 }
