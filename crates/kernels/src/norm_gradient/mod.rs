@@ -6,7 +6,7 @@
 //!
 //! * Memory: the rows are read once and the result is written once; the later looks at rows that registers do not hold hit the cache.
 //! * Order of the rows' sums: the row order of [`crate::order`], products by fma; `μ` and `r` have the bits of the norms.
-//! * Order of the columns' sums: the rows are cut into shares of consecutive rows ([`Shares`]), a function of their number and length alone. Walker `i` of
+//! * Order of the columns' sums: the rows are cut into shares of consecutive rows (`Shares`), a function of their number and length alone. Walker `i` of
 //!   `W` of a share folds its rows `i`, `i + W`, … from +0, `a = fma(g, v, a)` and `a = a + g`; the walkers' sums are added in their order, and those of the
 //!   shares in the row order of [`crate::order`].
 //! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 10) · 2^-24 · (max |h| + |v| Σ |h v| / n) · r` for `dx`; for sums over `m`
