@@ -750,8 +750,8 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05) -> Any:
-    """the gradient of layer_norm by its rows, their inverse deviations and means
+def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05, parameters: bool = False) -> Any:
+    """the gradients of layer_norm by its rows and, if wanted, by its weight and bias
 
     Inputs:
         x (float32, float16, bfloat16): […]
@@ -761,31 +761,13 @@ def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..
 
     Returns:
         dx (float32, float16, bfloat16): as x
-        scale (float32): the inverse deviation: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean, as scale
+        dweight (float32, float16, bfloat16; optional): if wanted: the shape of x from axis on
+        dbias (float32, float16, bfloat16; optional): if wanted, of layer_norm: as dweight
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
-
-    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
-    """
-
-def layer_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, mean: Tensor | None = None, *, axis: int = -1) -> Any:
-    """the gradients of layer_norm by its weight and bias, from its rows
-
-    Inputs:
-        x (float32, float16, bfloat16): […]
-        dy (float32, float16, bfloat16): the gradient of the norm, as x
-        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean of each row, as scale
-
-    Returns:
-        dweight (float32): the shape of x from axis on
-        dbias (float32; optional): of layer_norm: as dweight
-
-    Attributes:
-        axis (int): The first normalised axis; negative counts from the end.
+        parameters (bool): Also give `dweight` and, of `layer_norm`, `dbias`.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1462,8 +1444,8 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, axis: int = -1, epsilon
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05) -> Any:
-    """the gradient of rms_norm by its rows, and their inverse deviations
+def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05, parameters: bool = False) -> Any:
+    """the gradients of rms_norm by its rows and, if wanted, by its weight
 
     Inputs:
         x (float32, float16, bfloat16): […]
@@ -1473,29 +1455,13 @@ def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ...,
 
     Returns:
         dx (float32, float16, bfloat16): as x
-        scale (float32): the inverse deviation: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean, as scale
+        dweight (float32, float16, bfloat16; optional): if wanted: the shape of x from axis on
+        dbias (float32, float16, bfloat16; optional): if wanted, of layer_norm: as dweight
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
-
-    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
-    """
-
-def rms_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, *, axis: int = -1) -> Tensor:
-    """the gradient of rms_norm by its weight, from its rows
-
-    Inputs:
-        x (float32, float16, bfloat16): […]
-        dy (float32, float16, bfloat16): the gradient of the norm, as x
-        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
-
-    Returns:
-        dweight (float32): the shape of x from axis on
-
-    Attributes:
-        axis (int): The first normalised axis; negative counts from the end.
+        parameters (bool): Also give `dweight` and, of `layer_norm`, `dbias`.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

@@ -48,7 +48,6 @@ pub mod lora;
 pub mod lora_rows;
 pub mod matmul;
 pub mod norm_gradient;
-pub mod norm_weight_gradient;
 pub mod projection;
 pub mod quantized;
 pub mod quantized_linear;

@@ -38,7 +38,6 @@ folders! {
     lora_rows,
     matmul,
     norm_gradient,
-    norm_weight_gradient,
     projection,
     quantized_linear,
     reduce,
