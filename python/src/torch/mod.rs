@@ -5,13 +5,16 @@ mod recorded;
 mod region;
 
 use std::{
+    collections::VecDeque,
+    env,
     ptr::NonNull,
     slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use elinvar::{
-    BackendType, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Operator, Result, Shape, Tensor, Turns, Workspace, kernels::registry,
+    BackendType, Completion, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Operator, Result, Shape, Tensor, Turns, Workspace,
+    kernels::registry,
 };
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods,
@@ -36,28 +39,61 @@ enum Place {
     },
 }
 
-/// A place's executor, and the memory that its recordings share.
+/// What is known of a place.
 #[derive(Clone)]
 struct Known {
     turns: Turns,
+    /// Memory that its recordings share.
     workspace: Arc<Mutex<Workspace>>,
+    /// Calls that may reject values, and have not been looked at since.
+    rejecting: Arc<Mutex<VecDeque<Completion>>>,
+    /// Whether a call waits to see what it rejects: on a CPU, and where PyTorch's own calls wait.
+    is_blocking: bool,
 }
+
+impl Known {
+    fn new(place: Place) -> Result<Self> {
+        let (executor, is_blocking) = match place {
+            Place::Cpu => (Executor::new_with_backend(BackendType::Cpu)?, true),
+            Place::Cuda { ordinal, stream } => (on_stream(ordinal, stream)?, env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1")),
+        };
+        Ok(Self { turns: Turns::new(executor), workspace: Arc::default(), rejecting: Arc::default(), is_blocking })
+    }
+
+    fn rejecting(&self) -> MutexGuard<'_, VecDeque<Completion>> {
+        self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports what calls before have rejected: those that are done, or all.
+    fn report(&self, waits: bool) -> Result<()> {
+        while let Some(completion) = { self.rejecting().pop_front_if(|completion| waits || completion.is_complete()) } {
+            completion.wait().map_err(|error| error.context("a call before this one"))?;
+        }
+        Ok(())
+    }
+}
+
+/// All places that each process has used.
+static KNOWN: Mutex<Vec<(u32, Place, Known)>> = Mutex::new(Vec::new());
 
 /// What is known of a place. What a process that this one was forked from knew is left as it is.
 fn known(place: Place) -> Result<Known> {
-    static KNOWN: Mutex<Vec<(u32, Place, Known)>> = Mutex::new(Vec::new());
     let process = fork::generation();
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
         return Ok(known.clone());
     }
-    let turns = Turns::new(match place {
-        Place::Cpu => Executor::new_with_backend(BackendType::Cpu)?,
-        Place::Cuda { ordinal, stream } => on_stream(ordinal, stream)?,
-    });
-    let known = Known { turns, workspace: Arc::default() };
+    let known = Known::new(place)?;
     all.push((process, place, known.clone()));
     Ok(known)
+}
+
+/// Waits for the calls on GPUs that may reject values, and reports the first that did.
+#[pyfunction]
+pub(crate) fn torch_synchronize(py: Python<'_>) -> PyResult<()> {
+    let process = fork::generation();
+    let all: Vec<_> = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|(made, ..)| *made == process).cloned().collect();
+    py.detach(|| all.iter().try_for_each(|(.., known)| known.report(true))).map_err(raise)
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -191,8 +227,7 @@ impl Call {
     }
 }
 
-/// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes. Values that it may
-/// reject are reported at once.
+/// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes.
 fn perform(
     py: Python<'_>,
     call: &Call,
@@ -203,8 +238,9 @@ fn perform(
 ) -> PyResult<()> {
     let key = Key { place: call.place(), process: fork::generation(), reads, writes, wanted };
     let work = || {
-        let Known { turns, workspace } = known(key.place)?;
-        turns.take(|executor| calls.make(executor, &workspace, &key, may_reject, body))
+        let known = known(key.place)?;
+        known.report(false)?;
+        known.turns.take(|executor| calls.make(executor, &known, &key, may_reject, body))
     };
     py.detach(work).map_err(raise)
 }

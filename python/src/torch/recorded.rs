@@ -6,9 +6,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use elinvar::{Executor, Recording, Result, Tensor, Workspace};
+use elinvar::{Executor, Recording, Result, Tensor};
 
-use super::{Described, Place};
+use super::{Described, Known, Place};
 
 /// Bytes for what is between a call's operators, up to which its recording is kept. The recordings of a place share them.
 const LARGEST: usize = 64 << 20;
@@ -39,8 +39,13 @@ struct Kept {
 }
 
 impl Kept {
-    fn run(&self, executor: &Executor, may_reject: bool) -> Result<()> {
-        executor.replay(&self.recording)?;
+    /// What values it may reject is reported at once, or by a call after it where work goes on in the order of a stream.
+    fn run(&self, executor: &Executor, known: &Known, may_reject: bool) -> Result<()> {
+        let completion = executor.replay(&self.recording)?;
+        if may_reject && !known.is_blocking {
+            known.rejecting().push_back(completion);
+            return Ok(());
+        }
         self.writes.iter().try_for_each(|output| output.settle(may_reject))
     }
 }
@@ -54,30 +59,30 @@ impl Calls {
     pub(super) fn make(
         &self,
         executor: &Executor,
-        workspace: &Mutex<Workspace>,
+        known: &Known,
         key: &Key,
         may_reject: bool,
         body: impl FnOnce(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()>,
     ) -> Result<()> {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = calls.get(key) {
-            return kept.run(executor, may_reject);
+            return kept.run(executor, known, may_reject);
         }
         // SAFETY: what is recorded touches the memory only when it is replayed, for tensors that are there then, at the same addresses.
         let adopt = |tensor: &Described, is_read_only| unsafe { tensor.adopt(executor, key.place, is_read_only) };
         let reads = key.reads.iter().map(|tensor| tensor.as_ref().map(|tensor| adopt(tensor, true)).transpose()).collect::<Result<Vec<_>>>()?;
         let writes = key.writes.iter().map(|tensor| adopt(tensor, false)).collect::<Result<Vec<_>>>()?;
-        let mut workspace = workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = known.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = workspace.clone();
         let (recording, ()) = executor.record_in(&mut used, |recorded| body(recorded, &reads, &writes))?;
         let made = Kept { recording, writes };
         if used.bytes() > LARGEST {
-            return made.run(executor, may_reject);
+            return made.run(executor, known, may_reject);
         }
         *workspace = used;
         if calls.len() >= MOST {
             calls.clear();
         }
-        calls.entry(key.clone()).or_insert(made).run(executor, may_reject)
+        calls.entry(key.clone()).or_insert(made).run(executor, known, may_reject)
     }
 }

@@ -161,9 +161,7 @@ template <typename T, typename I, uint COUNT, uint THREADS>
         return;
     }
     const ulong target = wanted.indices.resolve(t.row, length);
-    if (target != OUTSIDE) {
-        loss[t.row] = strict::log(found.sum) - (widen(row[target]) - found.max);
-    }
+    loss[t.row] = target == OUTSIDE ? NAN : strict::log(found.sum) - (widen(row[target]) - found.max);
 }
 
 template <typename T, typename I, uint COUNT, uint THREADS>
@@ -200,8 +198,8 @@ template <typename T, typename I, uint COUNT, uint THREADS>
     const Targets<I> wanted = {{targets, error_flag}, params};
     const bool ignored = wanted.ignores(t.row);
     const ulong target = ignored ? OUTSIDE : wanted.indices.resolve(t.row, length);
-    if (params.with_loss != 0 && t.index == 0 && (ignored || target != OUTSIDE)) {
-        loss[t.row] = ignored ? 0.0f : strict::log(found.sum) - (widen(logits[start + target]) - found.max);
+    if (params.with_loss != 0 && t.index == 0) {
+        loss[t.row] = ignored ? 0.0f : target == OUTSIDE ? NAN : strict::log(found.sum) - (widen(logits[start + target]) - found.max);
     }
     const RowWriter<T> to(dlogits + start, 1, n);
     if (ignored) {

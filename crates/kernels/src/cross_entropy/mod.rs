@@ -12,7 +12,7 @@
 //! * Error against exact arithmetic: an exponential is taken from at most 4 above its origin, so that its argument rounds by `2 · 2^-24`; of the
 //!   multiplications three count, `5 · 2^-24` each, for others are of sums that have become less than `e^-4` of the last. Of the loss
 //!   `(d(n) + 22) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding, `(|x − m| + d(n) + 25) · 2^-24 · |g|`.
-//! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission. A target that is `ignore_index` has
+//! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission, with a loss of NaN. A target that is `ignore_index` has
 //!   neither loss nor gradient.
 
 mod cpu;
