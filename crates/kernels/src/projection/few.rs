@@ -5,7 +5,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 
 use super::{Layers, Projection, operands::AT};
 use crate::{
-    Argument, Launch, Plan,
+    Argument, Launch, Plan, TensorInfo,
     cuda::{CLUSTERS, CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
     launch::product_operations,
     matmul::{ABSENT, dtype_code},
@@ -14,8 +14,9 @@ use crate::{
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 
-/// Rows up to which this gains over the vendor's library.
+/// Rows, and bytes of a weight, up to which this gains over the launches of the vendor's library.
 pub(super) const MOST_ROWS: usize = 8;
+const MOST_BYTES: usize = 48 << 20;
 
 /// Elements of a row that are sent for at once: rows have whole pieces.
 const PIECE: usize = 128;
@@ -62,9 +63,11 @@ params! {
 const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, Rounded::METAL, metal_file!("projection/rounded.cu")];
 const PRODUCT: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, CLUSTERS, FewRows::METAL, metal_file!("projection/few.cu")];
 
-/// Whether a device has these kernels.
-pub(super) fn has(device: &DeviceProperties) -> bool {
-    ARCHITECTURE.is_of(device) && 2 * (MEMORY + 1024) <= device.threadgroup_memory + 1024
+/// Whether a device has these kernels for a weight `[n, k]`.
+pub(super) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
+    let has = ARCHITECTURE.is_of(device) && 2 * (MEMORY + 1024) <= device.threadgroup_memory + 1024;
+    let k = weight.shape().last().copied().unwrap_or(0);
+    has && weight.dtype.size() == 2 && weight.bytes() <= MOST_BYTES && k > 0 && k.is_multiple_of(PIECE)
 }
 
 type Defines = &'static [(&'static str, &'static str)];
@@ -85,8 +88,7 @@ impl Projection {
     /// The plan of few rows, where the device has it.
     pub(super) fn of_few_rows(&self, layers: &Layers, operands: [(Parameter, Argument); 10], device: &DeviceProperties) -> Option<Plan> {
         let ([m, k], weight) = (layers.extents(), layers.w0.dtype);
-        let is_whole = k > 0 && k.is_multiple_of(PIECE) && u32::try_from(k).is_ok();
-        if !has(device) || !(2..=MOST_ROWS).contains(&m) || weight.size() != 2 || !is_whole {
+        if !(2..=MOST_ROWS).contains(&m) || !layers.weights().iter().flatten().all(|weight| takes(*weight, device)) {
             return None;
         }
         let number = usize::from(weight == DType::BF16);

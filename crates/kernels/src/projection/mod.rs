@@ -5,7 +5,7 @@
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast precision a CUDA device of
-//!   compute capability 9.0 rounds 2 to 8 rows to the type of 16-bit weights, and multiplies them on its tensor cores.
+//!   compute capability 9.0 rounds 2 to 8 rows to the type of 16-bit weights of up to 48 MiB, and multiplies them on its tensor cores.
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`], [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.
@@ -246,12 +246,12 @@ impl Operator for Projection {
 }
 
 impl Projection {
-    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with weights of this type.
-    pub fn most_rows(precision: Precision, weight: DType, device: &DeviceProperties) -> usize {
+    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with such weights.
+    pub fn most_rows(precision: Precision, weight: TensorInfo, device: &DeviceProperties) -> usize {
         match precision {
-            Precision::Fast if weight.size() == 2 && few::has(device) => few::MOST_ROWS,
+            Precision::Fast if few::takes(weight, device) => few::MOST_ROWS,
             Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
-            Precision::Strict if weight.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Strict if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
             Precision::Fast | Precision::Strict => FEW_ROWS,
         }
     }
