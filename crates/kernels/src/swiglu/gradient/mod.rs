@@ -1,4 +1,4 @@
-//! The gradients of [`SwiGlu`](super::SwiGlu) by its inputs, from these and the gradient `g` of its output.
+//! The gradients of [`SwiGlu`] by its inputs, from these and the gradient `g` of its output.
 //!
 //! `db = g · silu` and `da = (g · b) · (alpha · silu · (1 − s) + s)` with `s = sigmoid(alpha · a)` and `silu = a · s`, computed in f32, rounded once.
 //!
