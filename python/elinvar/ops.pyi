@@ -1806,6 +1806,24 @@ def swiglu(a: Tensor, b: Tensor | None = None, *, alpha: float = 1.0) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
+def swiglu_gradient(a: Tensor, b: Tensor | None = None, dy: Tensor = ..., *, alpha: float = 1.0) -> Any:
+    """the gradients of swiglu by its inputs
+
+    Inputs:
+        a (float32, float16, bfloat16): as of swiglu
+        b (float32, float16, bfloat16; optional): as of swiglu
+        dy (float32, float16, bfloat16): the gradient of what swiglu gave, in its shape
+
+    Returns:
+        da (float32, float16, bfloat16): as a
+        db (float32, float16, bfloat16; optional): with b: as b
+
+    Attributes:
+        alpha (float): Scales the argument of the sigmoid.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
 def tan(x: Tensor) -> Tensor:
     """The tangent of `a` radians.
 
