@@ -2,7 +2,7 @@
 // two, gated.
 //
 // A thread block has 64 rows of matrices, 32 of each where they are gated, and a part of k; the blocks of a cluster put their parts together. Pieces of rows are
-// on their way to shared memory while others are multiplied, those of matrices before the launches ahead have ended. A warp has 16 of the 64 rows and half of each
+// in flight to shared memory while others are multiplied, those of matrices before the launches ahead have ended. A warp has 16 of the 64 rows and half of each
 // piece.
 //
 // Macros: ELEMENT (f16 or bf16), PARTS (thread blocks of a cluster).
