@@ -171,12 +171,12 @@ impl Graph {
         value
     }
 
-    /// Has nodes do something else with other inputs.
+    /// Has a node do something else with other inputs.
     pub(super) fn change(&mut self, index: usize, operator: Arc<dyn Operator>, inputs: Vec<Option<Operand>>) {
         let node = &mut self.nodes[index];
         let (place, outputs) = (node.place, std::mem::take(&mut node.outputs));
         *node = Node { place, ..Node::new(Action::Operator(operator), inputs, outputs) };
-        self.index(0);
+        self.index(index);
     }
 
     /// Takes a node out whose results nothing needs any more.

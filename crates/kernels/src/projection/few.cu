@@ -29,30 +29,6 @@ struct Layer {
     u64 n;
 };
 
-template <typename T>
-DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#define MULTIPLY(TYPE)                                                                                                                  \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                                                    \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-    if constexpr (SAME<T, bf16>) {
-        MULTIPLY("bf16");
-    } else {
-        MULTIPLY("f16");
-    }
-}
-
-DEVICE void load_matrices(u32 (&to)[4], u32 from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(from)
-                 : "memory");
-}
-
-DEVICE void load_matrices(u32 (&to)[2], u32 from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
-}
-
 // What a thread sends for: 16 bytes of every sixteenth row of a piece.
 struct Sender {
     static constexpr u32 LANES = 2 * PIECE / 16, EVERY = THREADS / LANES;
@@ -99,7 +75,7 @@ DEVICE void multiply_piece(const unsigned char* piece, float (&sums)[4]) {
         u32 a[4], b[2];
         load_matrices(a, columns + 32 * step);
         load_matrices(b, rows + 32 * step);
-        multiply<ELEMENT>(sums, a, b);
+        multiply<ELEMENT>(sums, a, b[0], b[1]);
     }
 }
 
@@ -169,18 +145,18 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
         if (i < count) {
             sender.send_rows(i);
         }
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        end_copies();
     }
     float sums[4] = {};
     for (u32 i = 0; i < count; ++i) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        await_copies<STAGES - 2>();
         __syncthreads();
         const u32 next = i + STAGES - 1;
         if (next < count) {
             sender.send_columns(next);
             sender.send_rows(next);
         }
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        end_copies();
         multiply_piece(shared.stages[i % STAGES], sums);
     }
     __syncthreads();

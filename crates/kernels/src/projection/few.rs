@@ -6,7 +6,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use super::{Layers, Projection, operands::AT};
 use crate::{
     Argument, Launch, Plan, TensorInfo,
-    cuda::{CLUSTERS, CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS, WARPS},
     launch::product_operations,
     matmul::{ABSENT, dtype_code},
     metal::{metal_file, params},
@@ -61,7 +61,7 @@ params! {
 }
 
 const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, Rounded::METAL, metal_file!("projection/rounded.cu")];
-const PRODUCT: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, CLUSTERS, FewRows::METAL, metal_file!("projection/few.cu")];
+const PRODUCT: &[MetalFile] = &[NUMBERS, LAUNCHES, WARPS, CLUSTERS, FewRows::METAL, metal_file!("projection/few.cu")];
 
 /// Whether a device has these kernels for a weight `[n, k]`.
 pub(super) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
