@@ -1,26 +1,26 @@
-// Few rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added; of
-// two, gated.
+// Up to 64 rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual
+// added; of two, gated.
 //
-// A thread block has 64 rows of matrices, 32 of each where they are gated, and a part of k; the blocks of a cluster put their parts together. Pieces of rows are
-// in flight to shared memory while others are multiplied, those of matrices before the launches ahead have ended. A warp has 16 of the 64 rows and half of each
-// piece.
+// Thread blocks take tiles of matrices' rows in turn, half of each where they are gated. A warpgroup sends for pieces of k, for those of matrices before the
+// launches ahead have ended; another multiplies them. A result is one chain of steps of 16 elements: its bits depend neither on the other rows nor on their number.
 //
-// Macros: ELEMENT (f16 or bf16), PARTS (thread blocks of a cluster).
+// Macros: ELEMENT (f16 or bf16), EIGHTS and COLUMNS (a tile's rows of matrices, in eights and in all), PANELS (of a piece).
 
-constexpr u32 ROWS = 8;
-constexpr u32 COLUMNS = 64;
-constexpr u32 THREADS = 256;
-constexpr u32 PIECE = 128;             // Elements of a row.
-constexpr u32 PITCH = 2 * PIECE + 16;  // Bytes between rows, so that eight rows' words are in eight times four banks.
-constexpr u32 STAGE = (COLUMNS + ROWS) * PITCH;
-constexpr u32 STAGES = 112 * 1024 / STAGE;
-constexpr u64 RESIDUAL = 8;            // A bit of FewRows::present, after those of the biases.
-constexpr u64 GATED = 16;
+constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes them from shared memory.
+constexpr u32 STEPS = PANEL / 16;
+constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
+constexpr u32 COMPUTERS = 128, SENDERS = 128;
+// Bits of FewRows::present.
+constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16;
 
-union Shared {
-    unsigned char stages[STAGES][STAGE];
-    float sums[2][ROWS][COLUMNS + 4];
-};
+template <typename T>
+DEVICE void multiply(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {
+    if constexpr (SAME<T, bf16>) {
+        MULTIPLY_EIGHTS("bf16", EIGHTS, COLUMNS);
+    } else {
+        MULTIPLY_EIGHTS("f16", EIGHTS, COLUMNS);
+    }
+}
 
 struct Layer {
     const ELEMENT* w;
@@ -29,77 +29,225 @@ struct Layer {
     u64 n;
 };
 
-// What a thread sends for: 16 bytes of every sixteenth row of a piece.
-struct Sender {
-    static constexpr u32 LANES = 2 * PIECE / 16, EVERY = THREADS / LANES;
+struct Tile {
+    Layer layer;
+    u32 number;
+    u32 first;
 
-    Shared& shared;
-    const ELEMENT* columns[COLUMNS / EVERY];
-    // Null where there is no row: what its place holds concerns no result.
-    const ELEMENT* rows;
-    bool wide;
-
-    DEVICE u32 place(u32 i, u32 row) const { return shared_address(shared.stages[i % STAGES] + row * PITCH + threadIdx.x % LANES * 16); }
-
-    DEVICE void send_columns(u32 i) const {
-#pragma unroll
-        for (u32 r = 0; r < COLUMNS / EVERY; ++r) {
-            const ELEMENT* from = columns[r] + i * PIECE;
-            const u32 to = place(i, threadIdx.x / LANES + r * EVERY);
-            if (wide) {
-                copy_async(to, from, 16);
-            } else {
-                u32 words[4];
-                for (u32 e = 0; e < 4; ++e) {
-                    words[e] = from[2 * e].bits | u32(from[2 * e + 1].bits) << 16;
-                }
-                store_shared(to, words);
-            }
-        }
+    DEVICE Tile(const FewRows& p, const Layer (&layers)[3], u32 index, u32 height) {
+        number = u32(index >= p.ends[0]) + u32(index >= p.ends[1]);
+        layer = number == 0 ? layers[0] : number == 1 ? layers[1] : layers[2];
+        first = (index - (number == 0 ? 0 : number == 1 ? p.ends[0] : p.ends[1])) * height;
     }
+};
 
-    DEVICE void send_rows(u32 i) const {
-        if (rows) {
-            copy_async(place(i, COLUMNS + threadIdx.x / LANES), rows + i * PIECE, 16);
+// A place of the ring in shared memory: panels of matrices, then those of rows.
+struct Place {
+    u32 barriers;
+    u32 memory;
+    const FewRows& p;
+    u32 stage;
+    u32 parity;
+
+    DEVICE u32 full() const { return barriers + 16 * stage; }
+    DEVICE u32 empty() const { return full() + 8; }
+    DEVICE u32 columns() const { return memory + stage * PANELS * (EIGHTS + p.eights) * ATOM; }
+    DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
+
+    DEVICE void advance() {
+        if (++stage == p.stages) {
+            stage = 0;
+            parity ^= 1;
         }
     }
 };
 
-DEVICE void multiply_piece(const unsigned char* piece, float (&sums)[4]) {
-    const u32 lane = threadIdx.x % 32, group = threadIdx.x / 32 % 4, half = threadIdx.x / 128;
-    const u32 start = shared_address(piece) + half * PIECE;
-    const u32 columns = start + (16 * group + lane % 16) * PITCH + lane / 16 * 16;
-    const u32 rows = start + (COLUMNS + lane % 8) * PITCH + lane / 8 % 2 * 16;
+// Sixteen bytes of every sixteenth row of the panels of matrices. WIDE: these begin on multiples of sixteen bytes.
+template <bool WIDE>
+DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
+    constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
+    const FewRows& p = place.p;
+    const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
+    const u32 at = row * 128 + (unit ^ row % 8) * 16;
+    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+        const Tile tile(p, layers, index, height);
+        const ELEMENT* from[COUNT];
 #pragma unroll
-    for (u32 step = 0; step < PIECE / 32; ++step) {
-        u32 a[4], b[2];
-        load_matrices(a, columns + 32 * step);
-        load_matrices(b, rows + 32 * step);
-        multiply<ELEMENT>(sums, a, b[0], b[1]);
-    }
-}
-
-// What all have found of four columns of a row.
-DEVICE void put_together(const Shared& shared, u32 row, u32 column, float (&total)[4]) {
-    for (u32 e = 0; e < 4; ++e) {
-        total[e] = 0.0f;
-    }
+        for (u32 r = 0; r < COUNT; ++r) {
+            const u32 column = row + r * EVERY;
+            const bool is_up = column >= height;
+            from[r] = (is_up ? layers[1].w : tile.layer.w) + min(tile.first + column - (is_up ? height : 0), u32(tile.layer.n) - 1) * p.k + unit * 8;
+        }
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            wait(place.empty(), place.parity ^ 1);
+#pragma unroll 1
+            for (u32 panel = 0; panel < PANELS; ++panel) {
+                const u32 to = place.columns() + panel * EIGHTS * ATOM + at, start = (piece * PANELS + panel) * PANEL;
 #pragma unroll
-    for (u32 part = 0; part < PARTS; ++part) {
-#pragma unroll
-        for (u32 half = 0; half < 2; ++half) {
-            const float4& here = *reinterpret_cast<const float4*>(&shared.sums[half][row][column]);
-            const float4 found = PARTS > 1 ? load_from(part, here) : here;
-            total[0] += found.x;
-            total[1] += found.y;
-            total[2] += found.z;
-            total[3] += found.w;
+                for (u32 r = 0; r < COUNT; ++r) {
+                    if (COLUMNS % EVERY != 0 && row + r * EVERY >= COLUMNS) {
+                        continue;
+                    }
+                    if constexpr (WIDE) {
+                        copy_async_ahead(to + r * EVERY * 128, from[r] + start);
+                    } else {
+                        u32 words[4];
+                        for (u32 e = 0; e < 4; ++e) {
+                            words[e] = from[r][start + 2 * e].bits | u32(from[r][start + 2 * e + 1].bits) << 16;
+                        }
+                        store_shared(to + r * EVERY * 128, words);
+                    }
+                }
+            }
+            if constexpr (WIDE) {
+                arrive_after_copies(place.full());
+            } else {
+                asm volatile("fence.proxy.async;" ::: "memory");
+                arrive(place.full());
+            }
         }
     }
 }
 
-extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREADS, 2) few_rows(
-    const ELEMENT* x,
+// Pieces of the rows, sent for by one thread.
+struct Rows {
+    Place place;
+    const unsigned char* x;
+    u32 piece;
+    // Pieces that are yet to be sent for.
+    u32 left;
+
+    DEVICE void send() {
+        if (left == 0) {
+            return;
+        }
+        const FewRows& p = place.p;
+        const u32 bytes = PANELS * p.eights * ATOM;
+        expect(place.full(), bytes);
+        copy_bulk(place.rows(), x + u64(piece) * bytes, bytes, place.full());
+        place.advance();
+        piece = piece + 1 == p.pieces ? 0 : piece + 1;
+        --left;
+    }
+};
+
+DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
+
+DEVICE float gate(float x, float up) { return x / (1.0f + exp2_approximate(-LOG2_E * x)) * up; }
+
+// A whole tile without biases. Of each eight columns thread t has two from t % 4 · 2 on, of rows t / 32 · 16 + t % 32 / 4 and 8 more.
+DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const FewRows& p, const Tile& tile, bool gated, const float* residual) {
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2) {
+        const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 4;
+        if (row >= p.m) {
+            continue;
+        }
+        const u64 start = row * tile.layer.n + tile.first + threadIdx.x % 4 * 2;
+        float2* to = reinterpret_cast<float2*>(tile.layer.y + start);
+        const float2* before = reinterpret_cast<const float2*>(residual + start);
+        if (gated) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS / 2; ++eight) {
+                const float *x = sums + 4 * eight + i, *up = x + EIGHTS / 2 * 4;
+                to[4 * eight] = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
+            }
+        } else if (p.present & RESIDUAL) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                const float2 other = before[4 * eight];
+                to[4 * eight] = make_float2(other.x + sums[4 * eight + i], other.y + sums[4 * eight + i + 1]);
+            }
+        } else {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                to[4 * eight] = make_float2(sums[4 * eight + i], sums[4 * eight + i + 1]);
+            }
+        }
+    }
+}
+
+// Any tile, by way of shared memory.
+DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const FewRows& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
+    constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
+    meet_computers();
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+        if (row < p.m) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                *reinterpret_cast<float2*>(all + row * PITCH + 8 * eight + threadIdx.x % 4 * 2) = make_float2(sums[4 * eight + 2 * half], sums[4 * eight + 2 * half + 1]);
+            }
+        }
+    }
+    meet_computers();
+    const Layer& layer = tile.layer;
+    const bool gated = height < COLUMNS;
+    for (u32 i = threadIdx.x; i < p.m * height; i += COMPUTERS) {
+        const u32 row = gated ? i / (COLUMNS / 2) : i / COLUMNS, within = i - row * height;
+        const u64 column = tile.first + within, place = row * layer.n + column;
+        if (column < layer.n) {
+            const float* x = all + row * PITCH + within;
+            float value = p.present >> tile.number & 1 ? *x + load_as(layer.bias, p.bias, column) : *x;
+            if (gated) {
+                value = gate(value, p.present & 2 ? x[height] + load_as(up_bias, p.bias, column) : x[height]);
+            }
+            layer.y[place] = p.present & RESIDUAL ? residual[place] + value : value;
+        }
+    }
+}
+
+DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
+    const FewRows& p = place.p;
+    Rows next = {place, x, 0, threadIdx.x == 0 ? ((p.ends[2] - 1 - blockIdx.x) / gridDim.x + 1) * p.pieces : 0};
+    for (u32 i = 0; i < p.stages; ++i) {
+        next.send();
+    }
+    __syncwarp();
+    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+        float sums[4 * EIGHTS] = {};
+        settle(sums);
+        u32 before = 0;
+        const auto release = [&] {
+            if (threadIdx.x == 0) {
+                arrive(before);
+                next.send();
+            }
+            __syncwarp();
+        };
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            // The copies have ended and wgmma begins after them. A fence between the two kinds of accesses would also wait for the products before, at half the speed.
+            wait(place.full(), place.parity);
+            const u64 rows = descriptor(place.rows(), 16), columns = descriptor(place.columns(), 16);
+            begin_products();
+#pragma unroll
+            for (u32 i = 0; i < PANELS * STEPS; ++i) {
+                const u32 panel = i / STEPS, step = i % STEPS;
+                multiply<ELEMENT>(sums, rows + panel * p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+            }
+            end_products();
+            await_products<1>();
+            if (piece > 0) {
+                release();
+            }
+            before = place.empty();
+        }
+        await_products<0>();
+        release();
+        settle(sums);
+        const Tile tile(p, layers, index, height);
+        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
+        if (wide && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n) {
+            store_whole(sums, p, tile, height < COLUMNS, residual);
+        } else {
+            store_tile(sums, all, p, tile, height, layers[1].bias, residual);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) few_rows(
+    const unsigned char* x,
     const ELEMENT* w0,
     const ELEMENT* w1,
     const ELEMENT* w2,
@@ -111,87 +259,28 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
     float* y1,
     float* y2,
     const __grid_constant__ FewRows p) {
-    extern __shared__ __align__(128) unsigned char memory[];
-    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
-    const bool gated = (p.present & GATED) != 0;
-    const u32 height = gated ? COLUMNS / 2 : COLUMNS, part = blockIdx.x % PARTS;
-    u32 tile = blockIdx.x / PARTS, number = 0;
-    for (; !gated && number < 2 && tile >= (p.n[number] + height - 1) / height; ++number) {
-        tile -= u32((p.n[number] + height - 1) / height);
-    }
-    const Layer layer = number == 0 ? layers[0] : number == 1 ? layers[1] : layers[2];
-    const u64 first = u64(tile) * height;
-    const u32 pieces = u32(p.k / PIECE), begin = pieces * part / PARTS, count = pieces * (part + 1) / PARTS - begin;
-
-    Sender sender = {shared, {}, nullptr, true};
-    const u64 start = u64(begin) * PIECE + threadIdx.x % Sender::LANES * 8;
-#pragma unroll
-    for (u32 r = 0; r < COLUMNS / Sender::EVERY; ++r) {
-        const u32 column = threadIdx.x / Sender::LANES + r * Sender::EVERY;
-        const bool is_up = gated && column >= height;
-        sender.columns[r] = (is_up ? w1 : layer.w) + min(first + column - (is_up ? height : 0), layer.n - 1) * p.k + start;
-        sender.wide &= (u64(sender.columns[r]) & 15) == 0;
-    }
-    if (threadIdx.x / Sender::LANES < p.m) {
-        sender.rows = x + threadIdx.x / Sender::LANES * p.k + start;
-    }
-    admit_launches();
-    for (u32 i = 0; i < min(count, STAGES - 1); ++i) {
-        sender.send_columns(i);
-    }
-    await_launches();
-    for (u32 i = 0; i < STAGES - 1; ++i) {
-        if (i < count) {
-            sender.send_rows(i);
+    const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
+    // Barriers, the ring, and the sums of a tile.
+    const Place place = {base, base + ATOM, p, 0, 0};
+    const u32 height = p.present & GATED ? COLUMNS / 2 : COLUMNS;
+    float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * PANELS * (EIGHTS + p.eights) * ATOM);
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < p.stages; ++i) {
+            init(place.barriers + 16 * i, SENDERS + 1);
+            init(place.barriers + 16 * i + 8, 1);
         }
-        end_copies();
-    }
-    float sums[4] = {};
-    for (u32 i = 0; i < count; ++i) {
-        await_copies<STAGES - 2>();
-        __syncthreads();
-        const u32 next = i + STAGES - 1;
-        if (next < count) {
-            sender.send_columns(next);
-            sender.send_rows(next);
-        }
-        end_copies();
-        multiply_piece(shared.stages[i % STAGES], sums);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-        shared.sums[warp / 4][2 * (lane % 4) + i % 2][16 * (warp % 4) + lane / 4 + 8 * (i / 2)] = sums[i];
-    }
-    if constexpr (PARTS > 1) {
-        meet();
+    admit_launches();
+    if (threadIdx.x < COMPUTERS) {
+        await_launches();
+        compute(place, all, x, layers, height, residual);
+    } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
+        send_columns<true>(place, layers, height);
     } else {
-        __syncthreads();
-    }
-    const u32 fours = height / 4;
-    for (u32 i = part * THREADS + threadIdx.x; i < p.m * fours; i += PARTS * THREADS) {
-        const u32 row = i / fours, at = i % fours * 4;
-        float total[4], other[4];
-        put_together(shared, row, at, total);
-        if (gated) {
-            put_together(shared, row, at + COLUMNS / 2, other);
-        }
-#pragma unroll
-        for (u32 e = 0; e < 4; ++e) {
-            const u64 column = first + at + e, place = row * layer.n + column;
-            if (column < layer.n) {
-                float value = p.present >> number & 1 ? total[e] + load_as(layer.bias, p.bias, column) : total[e];
-                if (gated) {
-                    const float up = p.present & 2 ? other[e] + load_as(b1, p.bias, column) : other[e];
-                    value = value / (1.0f + exp2_approximate(-LOG2_E * value)) * up;
-                }
-                layer.y[place] = p.present & RESIDUAL ? residual[place] + value : value;
-            }
-        }
-    }
-    if constexpr (PARTS > 1) {
-        leave();
+        send_columns<false>(place, layers, height);
     }
 }
