@@ -168,7 +168,7 @@ fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extr
     // On tensor cores weights and queries are rounded to the keys' type; the output's own rounding is included.
     let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
     let bound = match (operator.precision, k.dtype()) {
-        (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
+        (Precision::Strict | Precision::Invariant, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
         (Precision::Fast, DType::F16 | DType::U8) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),

@@ -66,7 +66,7 @@ attributes! {
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     }
 }
@@ -234,8 +234,8 @@ impl Projection {
         let has_library = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
         match precision {
             Precision::Fast if has_library => FEW_FOR_LIBRARY,
-            Precision::Strict if weight.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
-            Precision::Fast | Precision::Strict => FEW_ROWS,
+            Precision::Strict | Precision::Invariant if weight.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Strict | Precision::Invariant | Precision::Fast => FEW_ROWS,
         }
     }
 
@@ -273,7 +273,7 @@ impl Projection {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
-        let sums = Sums::of(self.precision == Precision::Strict, [DType::F32, layers.w0.dtype]);
+        let sums = Sums::of(!self.precision.is_fast(), [DType::F32, layers.w0.dtype]);
         if sums == Sums::Fixed
             && let Some(plan) = self.on_tensor_cores(layers, outputs, device)?
         {
