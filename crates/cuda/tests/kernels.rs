@@ -70,7 +70,8 @@ fn a_key_is_of_one_kernel() {
         let mut texts = HashMap::new();
         for launch in conformance::cases().iter().flat_map(|case| case.plan(&device).unwrap().launches) {
             let Some(CudaForm::Source(source)) = launch.kernel.native() else { continue };
-            let text = (source.entry, source.defines, source.files.iter().map(|file| file.name).collect::<Vec<_>>());
+            let optional = launch.kernel.parameters.iter().map(|parameter| parameter.optional).collect::<Vec<_>>();
+            let text = (source.entry, source.defines, source.files.iter().map(|file| file.name).collect::<Vec<_>>(), optional);
             let first = texts.entry(launch.kernel.key.clone()).or_insert_with(|| text.clone());
             assert_eq!(*first, text, "sm_{capability}: two kernels are called {}", launch.kernel.key);
         }

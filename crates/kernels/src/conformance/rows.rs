@@ -76,7 +76,7 @@ fn cases(precision: Precision, [rows, n, k]: [usize; 3]) -> Vec<Rows> {
             cases.push(Rows::new(LoraLinear { scale: 0.5, precision }, adapted, &[0]));
         }
         let (x, norm, residual) = (random(DType::F32, &[rows, k], 1), random(DType::F32, &[k], 6), random(DType::F32, &[rows, n], 7));
-        let sum = MatMulAdd { transpose_a: false, transpose_b: true, alpha: 0.5, precision, output: None };
+        let sum = MatMulAdd { transpose_a: false, transpose_b: true, alpha: 1.0, precision, output: None };
         cases.push(Rows::new(sum, vec![x.clone(), matrix(n, 2), residual.clone()], &[0, 2]));
         let mut layers = |epsilon, gated, norm: &Option<HostTensor>, weights: [Option<HostTensor>; 3], bias, residual| {
             let [w0, w1, w2] = weights;
@@ -97,10 +97,12 @@ fn cases(precision: Precision, [rows, n, k]: [usize; 3]) -> Vec<Rows> {
     cases
 }
 
-/// Compares pieces of the rows of linear layers, of such extents (rows, columns, summed), with the same rows among all: how many have the same bits.
+/// Compares pieces of the rows of linear layers, of this operator or of all, and of such extents (rows, columns, summed), with the same rows among all: how many
+/// have the same bits.
 ///
 /// # Errors
 /// The first one that has not, or what [`run`] reports.
-pub fn check_rows(device: &Device, precision: Precision, extents: [usize; 3]) -> Result<usize> {
-    cases(precision, extents).iter().map(|rows| rows.check(device, extents[0])).sum()
+pub fn check_rows(device: &Device, precision: Precision, operator: Option<&str>, extents: [usize; 3]) -> Result<usize> {
+    let all = cases(precision, extents);
+    all.iter().filter(|rows| operator.is_none_or(|name| rows.case.operator.name() == name)).map(|rows| rows.check(device, extents[0])).sum()
 }

@@ -14,7 +14,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
 use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
@@ -347,7 +347,7 @@ impl Projection {
         let mut operands = [AT.w0, AT.w1, AT.w2, AT.b0, AT.b1, AT.b2, AT.residual, AT.y0, AT.y1, AT.y2].map(|index| all[index].clone());
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {
-                *operand = (Parameter::write("y", DType::F32), Argument::Scratch(plan.scratch.len() + number));
+                operand.1 = Argument::Scratch(plan.scratch.len() + number);
             }
             plan.scratch.extend([4 * m * layers.n(0); 2]);
         }
