@@ -750,8 +750,8 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05) -> Any:
-    """the gradient of layer_norm by its rows, their inverse deviations and means
+def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05, parameters: bool = False) -> Any:
+    """the gradients of layer_norm by its rows and, if wanted, by its weight and bias
 
     Inputs:
         x (float32, float16, bfloat16): […]
@@ -761,31 +761,13 @@ def layer_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..
 
     Returns:
         dx (float32, float16, bfloat16): as x
-        scale (float32): the inverse deviation: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean, as scale
+        dweight (float32, float16, bfloat16; optional): if wanted: the shape of x from axis on
+        dbias (float32, float16, bfloat16; optional): if wanted, of layer_norm: as dweight
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
-
-    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
-    """
-
-def layer_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, mean: Tensor | None = None, *, axis: int = -1) -> Any:
-    """the gradients of layer_norm by its weight and bias, from its rows
-
-    Inputs:
-        x (float32, float16, bfloat16): […]
-        dy (float32, float16, bfloat16): the gradient of the norm, as x
-        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean of each row, as scale
-
-    Returns:
-        dweight (float32): the shape of x from axis on
-        dbias (float32; optional): of layer_norm: as dweight
-
-    Attributes:
-        axis (int): The first normalised axis; negative counts from the end.
+        parameters (bool): Also give `dweight` and, of `layer_norm`, `dbias`.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1173,7 +1155,7 @@ def pad(x: Tensor, *, before: Sequence[int], after: Sequence[int], value: float 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32) -> Tensor:
+def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, precision: Literal["strict", "fast"] | None = None) -> Tensor:
     """causal attention of several sequences over keys and values in pages, which a table names for each of them
 
     Inputs:
@@ -1191,6 +1173,7 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
         softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
         left_window (count): Attend at most this many keys before the query's position; `None` for all.
         page (count): Tokens of a page.
+        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1461,8 +1444,8 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, axis: int = -1, epsilon
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05) -> Any:
-    """the gradient of rms_norm by its rows, and their inverse deviations
+def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ..., addend: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05, parameters: bool = False) -> Any:
+    """the gradients of rms_norm by its rows and, if wanted, by its weight
 
     Inputs:
         x (float32, float16, bfloat16): […]
@@ -1472,29 +1455,13 @@ def rms_norm_gradient(x: Tensor, weight: Tensor | None = None, dy: Tensor = ...,
 
     Returns:
         dx (float32, float16, bfloat16): as x
-        scale (float32): the inverse deviation: the shape of x, 1 from axis on
-        mean (float32; optional): of layer_norm: the mean, as scale
+        dweight (float32, float16, bfloat16; optional): if wanted: the shape of x from axis on
+        dbias (float32, float16, bfloat16; optional): if wanted, of layer_norm: as dweight
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares, or to the variance.
-
-    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
-    """
-
-def rms_norm_weight_gradient(x: Tensor, dy: Tensor, scale: Tensor, *, axis: int = -1) -> Tensor:
-    """the gradient of rms_norm by its weight, from its rows
-
-    Inputs:
-        x (float32, float16, bfloat16): […]
-        dy (float32, float16, bfloat16): the gradient of the norm, as x
-        scale (float32): the inverse deviation of each row: the shape of x, 1 from axis on
-
-    Returns:
-        dweight (float32): the shape of x from axis on
-
-    Attributes:
-        axis (int): The first normalised axis; negative counts from the end.
+        parameters (bool): Also give `dweight` and, of `layer_norm`, `dbias`.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1832,6 +1799,24 @@ def swiglu(a: Tensor, b: Tensor | None = None, *, alpha: float = 1.0) -> Tensor:
 
     Returns:
         y (float32, float16, bfloat16): as a; without b […, n]
+
+    Attributes:
+        alpha (float): Scales the argument of the sigmoid.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
+def swiglu_gradient(a: Tensor, b: Tensor | None = None, dy: Tensor = ..., *, alpha: float = 1.0) -> Any:
+    """the gradients of swiglu by its inputs
+
+    Inputs:
+        a (float32, float16, bfloat16): as of swiglu
+        b (float32, float16, bfloat16; optional): as of swiglu
+        dy (float32, float16, bfloat16): the gradient of what swiglu gave, in its shape
+
+    Returns:
+        da (float32, float16, bfloat16): as a
+        db (float32, float16, bfloat16; optional): with b: as b
 
     Attributes:
         alpha (float): Scales the argument of the sigmoid.

@@ -45,6 +45,17 @@ def test_embedding_leaves_the_row_of_the_padding_alone():
     close(ours.weight.grad, theirs.weight.grad)
     with pytest.raises(ValueError, match="index|5"):
         F.embedding(torch.tensor([5], device=DEVICE), ours.weight)
+        elinvar.torch.synchronize()
+
+
+def test_a_class_that_there_is_not_is_an_error_and_no_later_call_has_it():
+    logits = torch.randn(3, 4, device=DEVICE)
+    with pytest.raises(ValueError, match="4"):
+        loss = F.cross_entropy(logits, torch.tensor([0, 4, 1], device=DEVICE), reduction="none")
+        assert DEVICE == "cuda" and loss.isnan().tolist() == [False, True, False]
+        F.softmax(logits, -1)
+    elinvar.torch.synchronize()
+    close(F.softmax(logits, -1), torch.softmax(logits, -1))
 
 
 def test_a_lora_layer_begins_as_its_base_and_trains_its_adapter_alone():

@@ -113,6 +113,8 @@ pub struct Signal {
 struct State {
     result: Option<Result<()>>,
     reported: bool,
+    /// Threads that wait for it: to wake none costs a system call.
+    waiting: usize,
     /// What to call when there is one.
     then: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -127,9 +129,11 @@ impl Signal {
     pub fn complete(&self, result: Result<()>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.result.get_or_insert(result);
-        let then = std::mem::take(&mut state.then);
+        let (then, is_awaited) = (std::mem::take(&mut state.then), state.waiting > 0);
         drop(state);
-        self.done.notify_all();
+        if is_awaited {
+            self.done.notify_all();
+        }
         then.into_iter().for_each(|then| then());
     }
 }
@@ -143,7 +147,11 @@ impl Wait for Signal {
                     let done = done.clone();
                     return (std::mem::replace(&mut state.reported, true), done);
                 }
-                None => state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.waiting += 1;
+                    state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.waiting -= 1;
+                }
             }
         }
     }

@@ -61,7 +61,8 @@ impl Arriving {
     /// The bytes, when they are there.
     pub(crate) fn take(self) -> Result<Vec<u8>> {
         self.done.wait()?;
-        let Some(piece) = &self.piece else { return Ok(Vec::new()) };
+        // A piece of no bytes has no address.
+        let Some(piece) = self.piece.as_ref().filter(|_| self.bytes > 0) else { return Ok(Vec::new()) };
         // SAFETY: the piece holds as many bytes, and the copy into it is done.
         Ok(unsafe { std::slice::from_raw_parts(piece.pointer, self.bytes) }.to_vec())
     }

@@ -110,6 +110,26 @@ fn nothing_is_contracted_unless_it_is_asked_for() {
     assert_eq!(text.matches("fma.rn.f32").count(), 1, "{text}");
 }
 
+/// The lanes that come to an operation are voted on where a branch parts them, and given on to functions; elsewhere all come.
+#[test]
+fn operations_of_a_simdgroup_take_the_lanes_that_come() {
+    let outside = "declare float @air.simd_sum.f32(float)
+define internal float @total(float %x) noinline convergent {
+  %y = tail call float @air.simd_sum.f32(float %x)
+  ret float %y
+}";
+    let all = ptx(outside, "  %v = call float @total(float %a)", &OPTIONS);
+    assert!(all.contains("shfl.sync.bfly") && !all.contains("vote.sync.ballot"), "{all}");
+    let body =
+        "  %few = icmp ult i32 %n, 5\n  br i1 %few, label %fold, label %end\nfold:\n  %sum = call float @total(float %a)\n  br label %end\nend:
+  %v = phi float [ %sum, %fold ], [ %a, %0 ]";
+    let some = ptx(outside, body, &OPTIONS);
+    assert_eq!(some.matches("vote.sync.ballot").count(), 1, "{some}");
+    let masks: Vec<&str> =
+        some.lines().filter(|line| line.contains("shfl.sync.idx")).filter_map(|line| line.rsplit_once(", ")).map(|(_, mask)| mask).collect();
+    assert!(!masks.is_empty() && masks.iter().all(|mask| mask.starts_with("%r")), "{some}");
+}
+
 #[test]
 fn threadgroup_memory_is_shared_memory() {
     let outside = "@_ZZ1kE6totals = internal unnamed_addr addrspace(3) global [2 x float] undef, align 4\ndeclare void @air.wg.barrier(i32, i32)";

@@ -75,6 +75,35 @@ fn rows(executor: &Executor, dtype: DType, [count, length]: [usize; 2]) -> Resul
     both("layer_norm", &[&x, &weight, &bias], &|x| x.layer_norm(Some(&weight), Some(&bias), 1e-5))
 }
 
+fn gates(executor: &Executor, dtype: DType, dims: [usize; 2]) -> Result<()> {
+    let [gate, up, dy] = [1, 2, 3].map(|seed| random(executor, &dims, seed)?.cast(dtype));
+    let (gate, up, dy) = (gate?.requires_grad()?, up?.requires_grad()?, dy?);
+    report(executor, &format!("swiglu {dtype}"), 0, |recorded| Ok(vec![gate.detach().on(recorded)?.swiglu(&up.detach())?]))?;
+    report(executor, &format!("swiglu {dtype} forward and backward"), 0, |recorded| {
+        let y = gate.on(recorded)?.swiglu(&up)?;
+        let gradients = y.backward_from(&dy)?;
+        [&gate, &up].into_iter().map(|leaf| gradients.of(leaf).cloned()).chain([Ok(y.detach())]).collect()
+    })
+}
+
+fn losses(executor: &Executor, dtype: DType, [count, classes]: [usize; 2]) -> Result<()> {
+    let logits = random(executor, &[count, classes], 1)?.cast(dtype)?;
+    let classes_of: Vec<i32> = (0..count).map(|row| (row * 7919 % classes) as i32).collect();
+    let (targets, dy) = (executor.tensor(&[count], &classes_of)?, executor.ones(DType::F32, &[count])?);
+    let operator = |name: &str, attributes: &[(&str, &str)]| -> Result<std::sync::Arc<dyn elinvar::Operator>> {
+        Ok(find(name)?.operator(attributes.iter().map(|&(name, value)| (name, value.to_owned())))?.into())
+    };
+    let (loss, gradient) = (operator("cross_entropy", &[("statistics", "true")])?, operator("cross_entropy_gradient", &[])?);
+    let both = operator("cross_entropy_with_gradient", &[])?;
+    let known = executor.apply(loss.clone(), &[Some(&logits), Some(&targets)])?;
+    let given = [Some(&logits), Some(&targets), Some(&dy), known.get(1), known.get(2)];
+    report(executor, &format!("cross_entropy {dtype}"), 0, |recorded| recorded.apply(loss, &given[..2]))?;
+    report(executor, &format!("cross_entropy {dtype} backward"), 0, |recorded| recorded.apply(gradient, &given))?;
+    report(executor, &format!("cross_entropy {dtype} forward and backward at once"), 0, |recorded| {
+        recorded.apply(both, &[given[0], given[1], given[2], None, None])
+    })
+}
+
 fn linear_cross_entropy(executor: &Executor, [count, width, classes]: [usize; 3], is_frozen: bool) -> Result<()> {
     let random = |dims: &[usize], seed: u64| (random(executor, dims, seed)? * 0.02)?.cast(DType::BF16);
     let (x, weight) = (random(&[count, width], 1)?, random(&[classes, width], 2)?);
@@ -126,6 +155,10 @@ pub fn main() -> Result<()> {
     }
     for dtype in [DType::F32, DType::BF16] {
         rows(&executor, dtype, [16384 / shrink, 8192 / shrink])?;
+    }
+    for dtype in [DType::F32, DType::BF16] {
+        losses(&executor, dtype, [4096 / shrink, 128_256 / shrink])?;
+        gates(&executor, dtype, [16384 / shrink, 8192 / shrink])?;
     }
     let sizes = [4096, 2048, 128_256].map(|extent| extent / shrink);
     linear_cross_entropy(&executor, sizes, true)?;

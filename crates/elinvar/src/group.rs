@@ -38,10 +38,13 @@ impl Executor {
             let device = known.map_or_else(|| backend.open().map_err(|error| error.context(format!("rank {} ({backend})", opened.len()))), Ok)?;
             opened.push((backend, device));
         }
-        let group = Group::new(opened.into_iter().map(|(_, device)| device).collect())?;
+        Ok(Self::of_group(Group::new(opened.into_iter().map(|(_, device)| device).collect())?))
+    }
+
+    pub(crate) fn of_group(group: Group) -> Self {
         let mut executor = Self::from_device(Device::new(GroupBackend::new(group.clone())));
         executor.group = Some(group);
-        Ok(executor)
+        executor
     }
 
     /// The ranks of the group that it is, or one.

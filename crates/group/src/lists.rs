@@ -90,8 +90,12 @@ fn exchange(group: &Group, device: &Device, ranks: &[usize], collective: Collect
         }
         Collective::AllGather => {
             for &rank in ranks {
-                let inboxes = group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()).map(Some));
-                let from = [of_rank(from, rank).map(Some)].into_iter().chain(inboxes).collect::<Result<_>>()?;
+                let inboxes = group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()));
+                let wholes = (0..count).map(|other| match of_rank(to, other)? {
+                    own if other == rank => Ok(own),
+                    whole => device.adopt_peer(whole.buffer())?.bind(whole.offset(), whole.bytes()),
+                });
+                let from = [of_rank(from, rank)].into_iter().chain(inboxes).chain(wholes).map(|binding| binding.map(Some)).collect::<Result<_>>()?;
                 run(params.among_peers(dtype, count, rank)?, from, of_rank(to, rank)?)?;
             }
         }

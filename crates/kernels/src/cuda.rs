@@ -12,6 +12,15 @@ pub(crate) const NUMBERS: MetalFile = metal_file!("cuda/numbers.cu");
 /// Launches that overlap, after [`NUMBERS`].
 pub(crate) const LAUNCHES: MetalFile = metal_file!("cuda/launches.cu");
 
+/// Instructions of warps from compute capability 8.0 on, after [`NUMBERS`].
+pub(crate) const WARPS: MetalFile = metal_file!("cuda/warps.cu");
+
+/// Clusters of thread blocks, after [`NUMBERS`].
+pub(crate) const CLUSTERS: MetalFile = metal_file!("cuda/clusters.cu");
+
+/// Copies to shared memory in whole pieces, after [`INSTRUCTIONS`].
+pub(crate) const COPIES: MetalFile = metal_file!("cuda/copies.cu");
+
 /// Instructions of compute capability 9.0, after [`NUMBERS`].
 pub(crate) const INSTRUCTIONS: MetalFile = metal_file!("cuda/instructions.cu");
 

@@ -72,6 +72,17 @@ impl TensorInfo {
     }
 }
 
+/// What an operator does to an operand before anything else: operands that several round alike can be rounded once.
+#[derive(Clone, Debug)]
+pub struct Rounding {
+    /// The input.
+    pub input: usize,
+    /// The type that it gets.
+    pub to: DType,
+    /// The operator that takes it rounded.
+    pub operator: Arc<dyn Operator>,
+}
+
 /// An operator: its attributes, and how it is inferred and planned.
 ///
 /// `inputs` always has one entry for each declared input; absent optional inputs are `None`.
@@ -114,6 +125,15 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
     fn updates(&self, index: usize) -> bool {
         let _ = index;
         false
+    }
+
+    /// The operand that the plan for `device` rounds first, if it rounds one.
+    ///
+    /// # Errors
+    /// As [`Operator::infer`].
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
+        let _ = (inputs, device);
+        Ok(None)
     }
 
     /// The same in strict precision, where the operator offers a choice.

@@ -1,6 +1,6 @@
-//! Activation functions, all from `e^(-|x|)` kept as a sum of two floats.
+//! Activation functions, from `e^(-|x|)` kept as a sum of two floats, but for [`sigmoids`].
 
-use super::exp::{Exponential, LOWERED, exp_of, exp_of_sum};
+use super::exp::{Exponential, LOWERED, exp_nonpositive, exp_of, exp_of_sum};
 use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
 use super::{Real, clamp, fma, mantissa_reciprocal, polynomial, two_product, two_sum};
@@ -60,6 +60,26 @@ fn logistic<R: Real>(x: R) -> Weight<R> {
 pub fn sigmoid<R: Real>(x: R) -> R {
     let value = logistic(x);
     (value.hi + value.lo) * value.factor
+}
+
+/// `1 / (1 + e^-x)` and `1 / (1 + e^x)`, for about half the work of [`sigmoid`]: what SwiGLU and its gradients multiply by.
+///
+/// Error: at most 3 ulp.
+#[inline(always)]
+pub fn sigmoids(x: f32) -> (f32, f32) {
+    let e = exp_nonpositive(-x.abs());
+    let larger = mantissa_reciprocal(1.0 + e);
+    let smaller = e * larger;
+    if x < 0.0 { (smaller, larger) } else { (larger, smaller) }
+}
+
+/// `x · sigmoid(alpha · x)` for about half the work of [`silu`]: the gate of SwiGLU; -0 at -∞.
+///
+/// Error: at most 4 ulp, for an `alpha` of one.
+#[inline(always)]
+pub fn gate(x: f32, alpha: f32) -> f32 {
+    let finite = if x < f32::MIN { f32::MIN } else { x };
+    finite * sigmoids(alpha * x).0
 }
 
 /// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit.

@@ -115,7 +115,7 @@ pub fn exp<R: Real>(x: R) -> R {
     exp_of(clamp(x, -104.0, 89.0)).value()
 }
 
-/// `e^x` for `x <= 0` with little more than half the work of [`exp`]: the weights of a softmax.
+/// `e^x` for `x <= 88` with little more than half the work of [`exp`]: the weights of a softmax, whose `x <= 0`.
 ///
 /// Error: at most 0.9 ulp; 0 below −87.683, where the result would be below 2^-126.
 #[inline(always)]

@@ -36,7 +36,7 @@ mod trig;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{elu, gelu, gelu_tanh, hard_sigmoid, hard_swish, mish, selu, sigmoid, silu, softplus};
+pub use activation::{elu, gate, gelu, gelu_tanh, hard_sigmoid, hard_swish, mish, selu, sigmoid, sigmoids, silu, softplus};
 pub use bfloat::{sigmoid_bfloat, silu_bfloat};
 pub use erf::erf;
 pub use exp::{exp, exp_nonpositive, exp2};

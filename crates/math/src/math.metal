@@ -149,7 +149,7 @@ inline float exp(float x) {
     return exp_of(clamp(x, -104.0f, 89.0f)).value();
 }
 
-// For x <= 0; 0 where the result is below 2^-126. The low bits of `rounded` are the exponent of the power of two.
+// For x <= 88; 0 where the result is below 2^-126. The low bits of `rounded` are the exponent of the power of two.
 inline float exp_nonpositive(float x) {
     const float least = x < -88.0f ? -88.0f : x;
     const float rounded = fma(least, LOG2_E, ROUND_EXPONENT);
@@ -439,6 +439,21 @@ inline Weight logistic(float x) {
 inline float sigmoid(float x) {
     const Weight value = logistic(x);
     return (value.hi + value.lo) * value.factor;
+}
+
+struct Sigmoids {
+    float of;
+    float of_negated;
+};
+
+inline Sigmoids sigmoids(float x) {
+    const float e = exp_nonpositive(-fabs(x));
+    const float larger = mantissa_reciprocal(1.0f + e), smaller = e * larger;
+    return x < 0.0f ? Sigmoids{smaller, larger} : Sigmoids{larger, smaller};
+}
+
+inline float gate(float x, float alpha) {
+    return (x < -FLT_MAX ? -FLT_MAX : x) * sigmoids(alpha * x).of;
 }
 
 inline float silu(float x) {

@@ -80,7 +80,7 @@ mod compiled {
             name: "exp_nonpositive",
             apply: over::<ExpNonpositive>,
             scalar: crate::exp_nonpositive,
-            domain: |x| x <= 0.0 || x.is_nan(),
+            domain: |x| x <= 88.0 || x.is_nan(),
             reference: Arc::new(super::exp_nonpositive),
             bound: 0.9,
         });

@@ -84,6 +84,19 @@ fn functions_of_a_bfloat_round_to_the_same_bfloat() {
 }
 
 #[test]
+fn sigmoids_and_gates_stay_within_their_bounds() {
+    for x in samples(1009).into_iter().filter(|x| !x.is_nan()) {
+        let (of, of_negated) = sigmoids(x);
+        for (found, x) in [(of, f64::from(x)), (of_negated, -f64::from(x))] {
+            let exact = 1.0 / (1.0 + (-x).exp());
+            assert!(error_in_ulp(found, exact) <= 3.0 || (found == 0.0 && x < -87.683), "sigmoid({x:e}) = {found:e}, {exact:e} expected");
+        }
+        let (found, exact) = (gate(x, 1.0), f64::from(x) / (1.0 + (-f64::from(x)).exp()));
+        assert!(error_in_ulp(found, exact) <= 4.0 || (found == 0.0 && x < -87.683), "gate({x:e}) = {found:e}, {exact:e} expected");
+    }
+}
+
+#[test]
 fn activations_of_zero_keep_its_sign() {
     for x in [0.0f32, -0.0] {
         assert_eq!([silu(x), gelu(x), gelu_tanh(x)].map(f32::to_bits), [x.to_bits(); 3]);

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -195,7 +195,7 @@ def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[...
             partitions.append(partition)
     fused = partitioner.fuse_partitions(partitions, prefix="elinvar_region_")
     for name, part in list(fused.named_children()):
-        if name.startswith("elinvar_region_"):
+        if name.startswith("elinvar_region_") and isinstance(part, fx.GraphModule):
             setattr(fused, name, Region(part.graph))
     fused.recompile()
     LAST.append(fused)
@@ -230,11 +230,12 @@ _DECOMPOSED = [
 def backend(module: fx.GraphModule, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """What ``torch.compile(backend="elinvar")`` calls."""
     packets = [packet for packet in _DECOMPOSED if packet is not None]
+    decompositions: Any = torch._decomp.get_decompositions(packets)
     compiler = aot_autograd(
         fw_compiler=compile_graph,
         bw_compiler=compile_graph,
         partition_fn=min_cut_rematerialization_partition,
-        decompositions=torch._decomp.get_decompositions(packets),
+        decompositions=decompositions,
     )
     compiled: Callable[..., Any] = compiler(module, inputs)
     return compiled

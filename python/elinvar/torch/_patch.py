@@ -123,15 +123,16 @@ def patch(model: nn.Module, *, linear: bool = False, generation: bool = True) ->
         make = _rms_norm if name.endswith("RMSNorm") else _mlp if name.endswith("MLP") else _linear if linear and isinstance(module, nn.Linear) else None
         forward = make(module) if make is not None else None
         if forward is not None:
-            module.forward = MethodType(forward, module)  # type: ignore[method-assign]
+            setattr(module, "forward", MethodType(forward, module))
             forwards.append(module)
             done[name] += 1
     undo: dict[str, Any] = {"forwards": forwards, "files": [], "attention": None, "generate": False}
+    wrapped: Any = model
     config = getattr(model, "config", None)
     if config is not None and hasattr(model, "set_attn_implementation"):
         _register_attention()
         undo["attention"] = config._attn_implementation
-        model.set_attn_implementation(_ATTENTION)
+        wrapped.set_attn_implementation(_ATTENTION)
         done["attention"] += sum(type(module).__name__.endswith("Attention") for module in model.modules())
     if not _is_partly_rotated(config):
         for file in _rotations(model):
@@ -141,7 +142,7 @@ def patch(model: nn.Module, *, linear: bool = False, generation: bool = True) ->
             undo["files"].append(file)
             done[f"{file.__name__}.apply_rotary_pos_emb"] += 1
     if generation and config is not None and hasattr(model, "generate") and is_known(model):
-        model.generate = functools.partial(generate, model, type(model).generate)
+        wrapped.generate = functools.partial(generate, model, type(wrapped).generate)
         undo["generate"] = True
         done["generate"] += 1
     if not done:

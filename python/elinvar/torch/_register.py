@@ -243,7 +243,8 @@ class Operator:
             dtype = torch.get_autocast_dtype(device)
             inputs = [x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in args]
             with torch._C._ExcludeDispatchKeyGuard(keys):
-                return self.call(*inputs)
+                y: Tensor = self.call(*inputs)
+            return y
 
         return cast
 

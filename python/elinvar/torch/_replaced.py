@@ -184,7 +184,8 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
 def _addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = _matmul(a, b)
     product = product if alpha == 1 else product * alpha
-    return product + (bias if beta == 1 else bias * beta)
+    y: Tensor = product + (bias if beta == 1 else bias * beta)
+    return y
 
 
 @_instead_of(aten.mv.default, aten.dot.default)

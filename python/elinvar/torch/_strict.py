@@ -74,7 +74,8 @@ class strict(TorchDispatchMode):
     """
 
     def __init__(self, unsupported: Literal["error", "list"] = "error") -> None:
-        super().__init__()
+        mode: Any = super()
+        mode.__init__()
         if unsupported not in ("error", "list"):
             raise ValueError(f"strict: unsupported is {unsupported!r}: 'error' or 'list' is expected")
         self._is_error = unsupported == "error"
@@ -88,11 +89,13 @@ class strict(TorchDispatchMode):
         inner.enter_context(sdpa_kernel(SDPBackend.MATH))
         self._inner.append(inner)
         _state.enter()
-        super().__enter__()
+        mode: Any = super()
+        mode.__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        mode: Any = super()
+        mode.__exit__(*raised)
         _state.leave()
         self._inner.pop().__exit__(*raised)
 

@@ -10,7 +10,7 @@ use elinvar::{Executor, HostMemory, Precision, Result, Tensor, Turns};
 use elinvar_llm::{Config, Model, Session};
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pymethods};
 
-use super::{Call, Described, Place, turns};
+use super::{Call, Described, Place, known};
 use crate::errors::raise;
 
 /// Generates text with the parameters of a model of PyTorch's.
@@ -49,8 +49,8 @@ impl TorchDecoder {
         let place = call.place();
         let make = || -> Result<Self> {
             let precision = if strict { Precision::Strict } else { Precision::Fast };
-            let known = turns(place)?;
-            let turns = known.with(known.executor().with_precision(precision));
+            let turns = known(place)?.turns;
+            let turns = turns.with(turns.executor().with_precision(precision));
             let session = turns.take(|executor| {
                 let tensors = described.into_iter().map(|(name, described, tensor)| Ok((name, adopt(executor, place, described, tensor)?)));
                 let tensors = tensors.collect::<Result<HashMap<_, _>>>()?;

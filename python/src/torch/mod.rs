@@ -5,13 +5,16 @@ mod recorded;
 mod region;
 
 use std::{
+    collections::VecDeque,
+    env,
     ptr::NonNull,
     slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use elinvar::{
-    BackendType, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Loan, Operator, Result, Shape, Tensor, Turns, kernels::registry,
+    BackendType, Completion, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Operator, Result, Shape, Tensor, Turns, Workspace,
+    kernels::registry,
 };
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods,
@@ -36,20 +39,61 @@ enum Place {
     },
 }
 
-/// The executor of a place. Those of a process that this one was forked from are left as they are.
-fn turns(place: Place) -> Result<Turns> {
-    static KNOWN: Mutex<Vec<(u32, Place, Turns)>> = Mutex::new(Vec::new());
-    let process = fork::generation();
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., turns)) = known.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
-        return Ok(turns.clone());
+/// What is known of a place.
+#[derive(Clone)]
+struct Known {
+    turns: Turns,
+    /// Memory that its recordings share.
+    workspace: Arc<Mutex<Workspace>>,
+    /// Calls that may reject values, and have not been looked at since.
+    rejecting: Arc<Mutex<VecDeque<Completion>>>,
+    /// Whether a call waits to see what it rejects: on a CPU, and where PyTorch's own calls wait.
+    is_blocking: bool,
+}
+
+impl Known {
+    fn new(place: Place) -> Result<Self> {
+        let (executor, is_blocking) = match place {
+            Place::Cpu => (Executor::new_with_backend(BackendType::Cpu)?, true),
+            Place::Cuda { ordinal, stream } => (on_stream(ordinal, stream)?, env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1")),
+        };
+        Ok(Self { turns: Turns::new(executor), workspace: Arc::default(), rejecting: Arc::default(), is_blocking })
     }
-    let turns = Turns::new(match place {
-        Place::Cpu => Executor::new_with_backend(BackendType::Cpu)?,
-        Place::Cuda { ordinal, stream } => on_stream(ordinal, stream)?,
-    });
-    known.push((process, place, turns.clone()));
-    Ok(turns)
+
+    fn rejecting(&self) -> MutexGuard<'_, VecDeque<Completion>> {
+        self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports what calls before have rejected: those that are done, or all.
+    fn report(&self, waits: bool) -> Result<()> {
+        while let Some(completion) = { self.rejecting().pop_front_if(|completion| waits || completion.is_complete()) } {
+            completion.wait().map_err(|error| error.context("a call before this one"))?;
+        }
+        Ok(())
+    }
+}
+
+/// All places that each process has used.
+static KNOWN: Mutex<Vec<(u32, Place, Known)>> = Mutex::new(Vec::new());
+
+/// What is known of a place. What a process that this one was forked from knew is left as it is.
+fn known(place: Place) -> Result<Known> {
+    let process = fork::generation();
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
+        return Ok(known.clone());
+    }
+    let known = Known::new(place)?;
+    all.push((process, place, known.clone()));
+    Ok(known)
+}
+
+/// Waits for the calls on GPUs that may reject values, and reports the first that did.
+#[pyfunction]
+pub(crate) fn torch_synchronize(py: Python<'_>) -> PyResult<()> {
+    let process = fork::generation();
+    let all: Vec<_> = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|(made, ..)| *made == process).cloned().collect();
+    py.detach(|| all.iter().try_for_each(|(.., known)| known.report(true))).map_err(raise)
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -78,27 +122,10 @@ impl Described {
         self.layout.span().end * self.dtype.size()
     }
 
-    fn lend<'a>(&self, loan: &Loan<'a>, place: Place, is_read_only: bool) -> Result<Tensor> {
-        let Self { address, dtype, layout } = *self;
-        match place {
-            Place::Cpu if is_read_only => {
-                // SAFETY: PyTorch's tensor is held by the caller for as long as the loan lives; an empty one has no address.
-                let bytes: &'a [u8] = if address == 0 { &[] } else { unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) } };
-                loan.read(dtype, &layout, bytes)
-            }
-            Place::Cpu => {
-                // SAFETY: as above, and the caller has made it for this result alone.
-                let bytes: &'a mut [u8] = if address == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(address as *mut u8, self.bytes()) } };
-                loan.write(dtype, layout.shape(), bytes)
-            }
-            Place::Cuda { .. } => self.lend_on_gpu(loan, is_read_only),
-        }
-    }
-
-    /// A tensor of its memory that no loan waits for.
+    /// A tensor of its memory.
     ///
     /// # Safety
-    /// The memory is there, and as a loan demands it, whenever the tensor is used.
+    /// Whenever the tensor is used, the memory is there, nothing else writes to it, and nothing else reads it unless it is read-only.
     unsafe fn adopt(&self, executor: &Executor, place: Place, is_read_only: bool) -> Result<Tensor> {
         let Self { address, dtype, layout } = *self;
         match place {
@@ -125,18 +152,6 @@ impl Described {
 
     #[cfg(target_vendor = "apple")]
     fn adopt_on_gpu(&self, _: &Executor, _: bool) -> Result<Tensor> {
-        Err(Error::internal("a tensor of a device that is not there"))
-    }
-
-    #[cfg(not(target_vendor = "apple"))]
-    fn lend_on_gpu(&self, loan: &Loan<'_>, is_read_only: bool) -> Result<Tensor> {
-        // SAFETY: PyTorch frees memory in the order of the stream, on which the work is submitted before the loan ends.
-        let memory = unsafe { elinvar_cuda::CudaBackend::lend(self.address as u64, self.bytes(), is_read_only, loan.mark()) };
-        loan.adopt(self.dtype, &self.layout, memory)
-    }
-
-    #[cfg(target_vendor = "apple")]
-    fn lend_on_gpu(&self, _: &Loan<'_>, _: bool) -> Result<Tensor> {
         Err(Error::internal("a tensor of a device that is not there"))
     }
 }
@@ -212,46 +227,22 @@ impl Call {
     }
 }
 
-/// How a call is made.
-struct How<'a> {
-    calls: &'a Calls,
-    /// Whether it is recorded, so that its operators are fused, even where the recording is not kept.
-    fuses: bool,
-    /// Whether values that it rejects are to be reported at once.
-    may_reject: bool,
-}
-
 /// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes.
 fn perform(
     py: Python<'_>,
     call: &Call,
-    how: &How<'_>,
+    calls: &Calls,
+    may_reject: bool,
     (reads, writes, wanted): (Vec<Option<Described>>, Vec<Described>, Vec<bool>),
     body: impl Fn(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send + Sync,
 ) -> PyResult<()> {
     let key = Key { place: call.place(), process: fork::generation(), reads, writes, wanted };
-    let work = |executor: &Executor| -> Result<()> {
-        if key.is_small() {
-            return how.calls.make(executor, &key, how.may_reject, body);
-        }
-        let loan = Loan::new(executor);
-        let (reads, writes) = (lend(&loan, key.place, &key.reads)?, lend_mut(&loan, key.place, &key.writes)?);
-        if how.fuses {
-            executor.fuse(|recorded| body(recorded, &reads, &writes))?;
-        } else {
-            body(executor, &reads, &writes)?;
-        }
-        writes.iter().try_for_each(|output| output.settle(how.may_reject))
+    let work = || {
+        let known = known(key.place)?;
+        known.report(false)?;
+        known.turns.take(|executor| calls.make(executor, &known, &key, may_reject, body))
     };
-    py.detach(|| turns(key.place).and_then(|turns| turns.take(work))).map_err(raise)
-}
-
-fn lend<'a>(loan: &Loan<'a>, place: Place, tensors: &[Option<Described>]) -> Result<Vec<Option<Tensor>>> {
-    tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| tensor.lend(loan, place, true)).transpose()).collect()
-}
-
-fn lend_mut<'a>(loan: &Loan<'a>, place: Place, tensors: &[Described]) -> Result<Vec<Tensor>> {
-    tensors.iter().map(|tensor| tensor.lend(loan, place, false)).collect()
+    py.detach(work).map_err(raise)
 }
 
 /// An operator with its attributes, for tensors of PyTorch's.
@@ -271,8 +262,7 @@ impl TorchOperator {
     fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>, stream: usize) -> PyResult<()> {
         let mut call = Call { place: None, stream };
         let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
-        let how = How { calls: &self.calls, fuses: false, may_reject: self.may_reject };
-        perform(py, &call, &how, tensors, |executor, reads, writes| {
+        perform(py, &call, &self.calls, self.may_reject, tensors, |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             // Its error has no place in a recording, for there is but one operator.
             self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
@@ -299,8 +289,7 @@ impl TorchOperator {
         reads.extend(call.all(py, &upstream)?);
         let (first, last) = (inputs.len(), inputs.len() + outputs.len());
         let tensors = (reads, call.given(py, &into)?, wanted.clone());
-        let how = How { calls: &self.gradients, fuses: true, may_reject: false };
-        perform(py, &call, &how, tensors, |executor, reads, writes| {
+        perform(py, &call, &self.gradients, false, tensors, |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             let (outputs, into): (Vec<_>, Vec<_>) = (reads[first..last].iter().flatten().collect(), writes.iter().collect());
             executor.gradient(&*self.operator, &taken[..first], &outputs, &taken[last..], &wanted, &into).map(drop)

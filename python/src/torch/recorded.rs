@@ -6,13 +6,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use elinvar::{Error, Executor, Recording, Result, Tensor};
+use elinvar::{Executor, Recording, Result, Tensor};
 
-use super::{Described, Place};
+use super::{Described, Known, Place};
 
-/// Elements of all tensors of a call, up to which its recording is kept. Beyond it the host is not what takes the time, and what a recording keeps of memory
-/// would be much.
-const SMALL: usize = 1 << 18;
+/// Bytes for what is between a call's operators, up to which its recording is kept. The recordings of a place share them.
+const LARGEST: usize = 64 << 20;
 
 /// Recordings that an operator keeps. Where there are more calls, all begin again.
 const MOST: usize = 1024;
@@ -28,12 +27,6 @@ pub(super) struct Key {
     pub(super) wanted: Vec<bool>,
 }
 
-impl Key {
-    pub(super) fn is_small(&self) -> bool {
-        self.reads.iter().flatten().chain(&self.writes).map(|tensor| tensor.layout.shape().elements()).sum::<usize>() <= SMALL
-    }
-}
-
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.reads.iter().flatten().chain(&self.writes).for_each(|tensor| state.write_usize(tensor.address));
@@ -45,6 +38,18 @@ struct Kept {
     writes: Vec<Tensor>,
 }
 
+impl Kept {
+    /// What values it may reject is reported at once, or by a call after it where work goes on in the order of a stream.
+    fn run(&self, executor: &Executor, known: &Known, may_reject: bool) -> Result<()> {
+        let completion = executor.replay(&self.recording)?;
+        if may_reject && !known.is_blocking {
+            known.rejecting().push_back(completion);
+            return Ok(());
+        }
+        self.writes.iter().try_for_each(|output| output.settle(may_reject))
+    }
+}
+
 /// The calls of an operator.
 #[derive(Default)]
 pub(super) struct Calls(Mutex<HashMap<Key, Kept>>);
@@ -54,24 +59,30 @@ impl Calls {
     pub(super) fn make(
         &self,
         executor: &Executor,
+        known: &Known,
         key: &Key,
         may_reject: bool,
         body: impl FnOnce(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()>,
     ) -> Result<()> {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !calls.contains_key(key) {
-            // SAFETY: what is recorded touches the memory only when it is replayed, for tensors that are there then, at the same addresses.
-            let adopt = |tensor: &Described, is_read_only| unsafe { tensor.adopt(executor, key.place, is_read_only) };
-            let reads = key.reads.iter().map(|tensor| tensor.as_ref().map(|tensor| adopt(tensor, true)).transpose()).collect::<Result<Vec<_>>>()?;
-            let writes = key.writes.iter().map(|tensor| adopt(tensor, false)).collect::<Result<Vec<_>>>()?;
-            let (recording, ()) = executor.record(|recorded| body(recorded, &reads, &writes))?;
-            if calls.len() >= MOST {
-                calls.clear();
-            }
-            calls.insert(key.clone(), Kept { recording, writes });
+        if let Some(kept) = calls.get(key) {
+            return kept.run(executor, known, may_reject);
         }
-        let Some(kept) = calls.get(key) else { return Err(Error::internal("a call was recorded and is not there")) };
-        executor.replay(&kept.recording)?;
-        kept.writes.iter().try_for_each(|output| output.settle(may_reject))
+        // SAFETY: what is recorded touches the memory only when it is replayed, for tensors that are there then, at the same addresses.
+        let adopt = |tensor: &Described, is_read_only| unsafe { tensor.adopt(executor, key.place, is_read_only) };
+        let reads = key.reads.iter().map(|tensor| tensor.as_ref().map(|tensor| adopt(tensor, true)).transpose()).collect::<Result<Vec<_>>>()?;
+        let writes = key.writes.iter().map(|tensor| adopt(tensor, false)).collect::<Result<Vec<_>>>()?;
+        let mut workspace = known.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = workspace.clone();
+        let (recording, ()) = executor.record_in(&mut used, |recorded| body(recorded, &reads, &writes))?;
+        let made = Kept { recording, writes };
+        if used.bytes() > LARGEST {
+            return made.run(executor, known, may_reject);
+        }
+        *workspace = used;
+        if calls.len() >= MOST {
+            calls.clear();
+        }
+        calls.entry(key.clone()).or_insert(made).run(executor, known, may_reject)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elinvar::{Error, Executor, Operator, Result, Tensor};
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pymethods};
 
-use super::{Call, How, TorchOperator, perform, recorded::Calls};
+use super::{Call, TorchOperator, perform, recorded::Calls};
 use crate::errors::raise;
 
 /// An operator of one result, and which values it takes: the inputs first, then the results of the steps before.
@@ -48,8 +48,7 @@ impl TorchRegion {
         }
         let mut call = Call { place: None, stream };
         let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
-        let how = How { calls: &self.calls, fuses: true, may_reject: false };
-        perform(py, &call, &how, tensors, |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
+        perform(py, &call, &self.calls, false, tensors, |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
     }
 
     fn __len__(&self) -> usize {

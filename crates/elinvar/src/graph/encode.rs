@@ -27,6 +27,7 @@ pub(super) fn encode(
     let given: Vec<_> = memories.iter().map(|memory| memory.as_ref()?.buffer()).collect();
     let free = workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.buffers.clone());
     let mut memory = Memory { device, buffers: given.clone(), free, is_shared: workspace.is_some() };
+    memory.buffers.resize(graph.wanted.len(), None);
     let last_uses = last_uses(graph);
     let mut list = ListBuilder::new();
     for (index, node) in graph.nodes.iter().enumerate() {

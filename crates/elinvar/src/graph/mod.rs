@@ -13,6 +13,7 @@ mod parts;
 mod record;
 mod recorder;
 mod recording;
+mod rounded;
 mod rules;
 mod shared;
 #[cfg(test)]

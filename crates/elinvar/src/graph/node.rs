@@ -1,6 +1,6 @@
 //! Nodes, and the graph of them.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use elinvar_kernels::Operator;
 
@@ -157,6 +157,26 @@ impl Graph {
             inputs.iter_mut().flatten().chain(targets).filter(|operand| operand.value == old).for_each(|operand| operand.value = new);
         }
         self.index(first);
+    }
+
+    /// Puts an operator of one result before a node; gives the result.
+    pub(super) fn insert(&mut self, index: usize, operator: Arc<dyn Operator>, inputs: Vec<Option<Operand>>) -> Value {
+        let value = self.wanted.len();
+        self.wanted.push(false);
+        self.producers.push(None);
+        self.users.push(Vec::new());
+        let place = self.nodes[index].place;
+        self.nodes.insert(index, Node { place, ..Node::new(Action::Operator(operator), inputs, vec![Output::Value(value)]) });
+        self.index(index);
+        value
+    }
+
+    /// Has a node do something else with other inputs.
+    pub(super) fn change(&mut self, index: usize, operator: Arc<dyn Operator>, inputs: Vec<Option<Operand>>) {
+        let node = &mut self.nodes[index];
+        let (place, outputs) = (node.place, std::mem::take(&mut node.outputs));
+        *node = Node { place, ..Node::new(Action::Operator(operator), inputs, outputs) };
+        self.index(index);
     }
 
     /// Takes a node out whose results nothing needs any more.

@@ -10,6 +10,7 @@ use super::{
     node::{Graph, Node},
     parts,
     recording::Recording,
+    rounded,
     shared::{Memory, Open, Shared},
     workspace::Workspace,
 };
@@ -70,6 +71,7 @@ impl Recorder {
         let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
         parts::forward(&mut graph);
         matching::fuse(&mut graph, self.executor.properties());
+        rounded::share(&mut graph, self.executor.properties())?;
         let programs = elements::fuse(&mut graph, &self.executor)?;
         let list = encode::encode(&graph, &results, &self.executor.device, workspace)?;
         Ok(Recording { list, written, programs })

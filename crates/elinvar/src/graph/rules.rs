@@ -94,7 +94,7 @@ impl Linear {
         let mut most_rows = usize::MAX;
         let (bias, quantized, precision) = if let Some(product) = node.operator::<MatMul>() {
             let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
-            most_rows = Projection::most_rows(product.precision, weight.info.dtype, device);
+            most_rows = Projection::most_rows(product.precision, weight.seen(), device);
             is_plain.then(|| (node.input(2), None, product.precision))?
         } else {
             let quantized: QuantizedLinear = *node.operator()?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use elinvar_core::{Command, DType, Device, DeviceProperties, NullBackend, Result};
+use elinvar_group::Group;
 use elinvar_kernels::{
     Precision,
     attention::{Attention, Scoring},
@@ -236,6 +237,44 @@ fn a_product_and_its_sum_are_one_launch_of_the_library() {
     assert_eq!(sums(&cuda(true), DType::BF16), ["matrix_product_sum"]);
     assert_eq!(sums(&cuda(false), DType::BF16), ["matmul", "add"]);
     assert_eq!(sums(&cuda(true).with_precision(Precision::Strict), DType::BF16), ["matmul_fixed", "add"]);
+}
+
+#[test]
+fn what_several_products_round_is_rounded_once() {
+    let w = Weights::new(&cuda(true));
+    let layers = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        let (q, k) = (normalised.linear(&w.q, None)?, normalised.linear(&w.k, None)?);
+        assert_eq!((q.dtype(), k.dtype()), (DType::F32, DType::F32));
+        Ok((q, k, normalised))
+    };
+    assert_eq!(w.recorded(9, layers), ["rms_norm", "cast", "matrix_product", "matrix_product"]);
+    assert_eq!(w.recorded(9, |x| x.linear(&w.q, None)?.linear(&w.k, None)), ["cast", "matrix_product", "cast", "matrix_product"]);
+    let summed = |x: &Tensor| Ok((x.add(&x.linear(&w.q, None)?)?, x.linear(&w.k, None)?));
+    assert_eq!(w.recorded(9, summed), ["cast", "matrix_product_sum", "matrix_product"]);
+    // What changes between them is another operand.
+    let changed = |x: &Tensor| {
+        let q = x.linear(&w.q, None)?;
+        x.add_(&q)?;
+        Ok((q, x.linear(&w.k, None)?))
+    };
+    assert_eq!(w.recorded(9, changed), ["cast", "matrix_product", "add", "copy", "cast", "matrix_product"]);
+}
+
+#[test]
+fn a_group_gathers_what_a_product_takes_as_that_rounds_it() {
+    let device = cuda(true).device().clone();
+    let executor = Executor::of_group(Group::new(vec![device.clone(), device]).unwrap()).with_precision(Precision::Fast);
+    let w = Weights::new(&executor);
+    let gathered = |x: &Tensor| x.own_part()?.exp()?.all_gather()?.linear(&w.q, None);
+    let names = |of_many: bool| w.recorded(if of_many { 9 } else { 1 }, gathered);
+    assert_eq!(names(true), ["own_part", "fused", "all_gather", "matrix_product"]);
+    assert_eq!(names(false), ["own_part", "exp", "all_gather", "matmul"]);
+    let wanted = |x: &Tensor| {
+        let whole = x.own_part()?.exp()?.all_gather()?;
+        Ok((whole.linear(&w.q, None)?, whole))
+    };
+    assert_eq!(w.recorded(9, wanted), ["own_part", "exp", "all_gather", "cast", "matrix_product"]);
 }
 
 #[test]

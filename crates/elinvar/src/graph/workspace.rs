@@ -1,7 +1,7 @@
 use elinvar_core::Buffer;
 
 /// Memory that recordings share: see [`Executor::record_in`](crate::Executor::record_in).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Workspace {
     pub(super) buffers: Vec<Buffer>,
 }

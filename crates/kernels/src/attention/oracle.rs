@@ -155,6 +155,17 @@ fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
     (2.0 * (d.width as f64 * e + 10.0 * (e + 1.0) + 6.0 + 4.0 * keys.log2()) + 1.1 * keys + 16.0) * 2f64.powi(-24)
 }
 
+/// On tensor cores, which take no mask, weights and queries are rounded to the type of the keys, `unmasked`; the output's own rounding is included.
+pub(crate) fn bound_of(precision: Precision, unmasked: Option<DType>, d: Dims, scoring: &Scoring) -> Bound {
+    let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0;
+    match (precision, unmasked) {
+        (Precision::Strict | Precision::Invariant, _) => Bound::EXACT.with_absolute(bound(d, scoring)),
+        (Precision::Fast, Some(DType::F16 | DType::U8)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
+        (Precision::Fast, Some(DType::BF16)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
+        (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, scoring)),
+    }
+}
+
 fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
     let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
     let q = random(q, [d.batch, d.heads, d.queries, d.width], 1);
@@ -165,14 +176,7 @@ fn case(scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra) -> Case {
 
 fn case_of(operator: Attention, d: Dims, [q, k, v]: [HostTensor; 3], extra: Extra) -> Case {
     let (mask, scoring) = (extra.mask.clone(), operator.scoring);
-    // On tensor cores weights and queries are rounded to the keys' type; the output's own rounding is included.
-    let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0 && extra.mask.is_none();
-    let bound = match (operator.precision, k.dtype()) {
-        (Precision::Strict | Precision::Invariant, _) => Bound::EXACT.with_absolute(bound(d, &scoring)),
-        (Precision::Fast, DType::F16 | DType::U8) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
-        (Precision::Fast, DType::BF16) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
-        (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, &scoring)),
-    };
+    let bound = bound_of(operator.precision, extra.mask.is_none().then_some(k.dtype()), d, &scoring);
     let [stored_keys, stored_values] = [&k, &v].map(|tensor| (tensor.dtype(), tensor.dims().to_vec()));
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths];
     Case::new(operator, inputs, bound, move |inputs| {

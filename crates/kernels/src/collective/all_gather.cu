@@ -1,80 +1,88 @@
-// Each rank's part goes to the inboxes of the others, and from a rank's own inbox to its place in the whole: for parts of many pieces. A block writes a piece into
-// each peer's inbox, raises its flag there to the number of the exchange, and waits for the flags of all peers in its own inbox.
+// Each rank writes its part to its place in the whole of every rank: for parts of many bytes. A block announces to its peers that this GPU is done with what its
+// whole held before, writes when they have announced the same, and ends when all parts are there.
 
 DEVICE void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
 
-DEVICE u32 raised(const u32* flag) {
-    u32 value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    return value;
-}
-
-// A rank's piece, from byte `start` of its part on, to its place in the whole.
-template <typename T>
-__device__ void place(unsigned char* whole, const unsigned char* piece, const GatherParams& p, u64 start, u32 bytes, u32 rank) {
-    for (u32 i = threadIdx.x * sizeof(T); i < bytes; i += blockDim.x * sizeof(T)) {
-        const u64 at = start + i, row = at / p.width;
-        *reinterpret_cast<T*>(whole + (row * p.ranks + rank) * p.width + at % p.width) = *reinterpret_cast<const T*>(piece + i);
+// Waits for a flag; whether it came.
+DEVICE bool is_raised(const u32* flag, u32 to) {
+    const u64 asked = nanoseconds();
+    for (;;) {
+        u32 value;
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+        if (int(value - to) >= 0) {
+            return true;
+        }
+        if (nanoseconds() - asked > PATIENCE) {
+            return false;
+        }
     }
 }
 
+constexpr u32 AHEAD = 4;  // Words that a thread has in flight.
+
 template <typename T>
-__device__ void exchange(const unsigned char* part, unsigned char* whole, Inbox* const* inboxes, const GatherParams& p, u32* error_flag) {
+__device__ void exchange(const unsigned char* part, unsigned char* const* wholes, Inbox* const* inboxes, const GatherParams& p, u32* error_flag) {
     Inbox& own = *inboxes[p.rank];
-    const u32 block = blockIdx.x;
-    u32 count = own.counts[0][block];
-    __shared__ bool is_lost;
-    if (threadIdx.x == 0) {
-        is_lost = false;
+    const u32 block = blockIdx.x, count = own.counts[0][block] + 1;
+    const bool has_peer = threadIdx.x < p.ranks && threadIdx.x != p.rank;
+    const auto await = [&](const u32* flags) {
+        const bool is_lost = has_peer && !is_raised(flags + threadIdx.x, count);
+        if (is_lost) {
+            atomicMax(error_flag, ~u32(threadIdx.x));
+        }
+        return __syncthreads_or(is_lost) == 0;
+    };
+    if (has_peer) {
+        raise(&inboxes[threadIdx.x]->ready[block][p.rank], count);
     }
-    for (u64 start = u64(block) * PIECE; start < p.bytes; start += u64(gridDim.x) * PIECE) {
-        const u32 bytes = u32(p.bytes - start < PIECE ? p.bytes - start : PIECE), slot = ++count % 2;
-        for (u32 next = 1; next < p.ranks; ++next) {
-            T* to = reinterpret_cast<T*>(inboxes[(p.rank + next) % p.ranks]->pieces[block][slot][p.rank]);
-            for (u32 i = threadIdx.x; i < bytes / sizeof(T); i += blockDim.x) {
-                to[i] = reinterpret_cast<const T*>(part + start)[i];
+    if (!await(own.ready[block])) {
+        return;
+    }
+    const u32 words = u32(p.bytes / sizeof(T)), width = u32(p.width / sizeof(T)), stride = gridDim.x * blockDim.x;
+    const T* from = reinterpret_cast<const T*>(part);
+    for (u64 first = block * blockDim.x + threadIdx.x; first < words; first += AHEAD * stride) {
+        T held[AHEAD];
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; ++a) {
+            if (first + a * stride < words) {
+                held[a] = from[first + a * stride];
             }
         }
-        __syncthreads();
-        if (threadIdx.x < p.ranks && threadIdx.x != p.rank) {
-            __threadfence_system();
-            raise(&inboxes[threadIdx.x]->flags[block][p.rank], count);
-        }
-        place<T>(whole, part + start, p, start, bytes, p.rank);
-        if (threadIdx.x < p.ranks && threadIdx.x != p.rank) {
-            const u64 asked = nanoseconds();
-            while (int(raised(&own.flags[block][threadIdx.x]) - count) < 0) {
-                if (nanoseconds() - asked > PATIENCE) {
-                    atomicMax(error_flag, ~u32(threadIdx.x));
-                    is_lost = true;
-                    break;
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; ++a) {
+            if (first + a * stride < words) {
+                const u32 i = u32(first) + a * stride, row = i / width;
+                const u64 at = (u64(row) * p.ranks + p.rank) * width + (i - row * width);
+#pragma unroll
+                for (u32 rank = 0; rank < RANKS; ++rank) {
+                    if (rank < p.ranks) {
+                        reinterpret_cast<T*>(wholes[rank])[at] = held[a];
+                    }
                 }
             }
         }
-        __syncthreads();
-        if (is_lost) {
-            return;
-        }
-        for (u32 rank = 0; rank < p.ranks; ++rank) {
-            if (rank != p.rank) {
-                place<T>(whole, own.pieces[block][slot][rank], p, start, bytes, rank);
-            }
-        }
     }
-    if (threadIdx.x == 0) {
+    __syncthreads();
+    if (has_peer) {
+        __threadfence_system();
+        raise(&inboxes[threadIdx.x]->done[block][p.rank], count);
+    }
+    if (await(own.done[block]) && threadIdx.x == 0) {
         own.counts[0][block] = count;
     }
 }
 
 extern "C" __global__ void __launch_bounds__(512)
     all_gather(const unsigned char* part, Inbox* inbox0, Inbox* inbox1, Inbox* inbox2, Inbox* inbox3, Inbox* inbox4, Inbox* inbox5, Inbox* inbox6,
-               Inbox* inbox7, unsigned char* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
+               Inbox* inbox7, unsigned char* whole0, unsigned char* whole1, unsigned char* whole2, unsigned char* whole3, unsigned char* whole4,
+               unsigned char* whole5, unsigned char* whole6, unsigned char* whole7, const __grid_constant__ GatherParams p, u32* error_flag) {
     Inbox* const inboxes[RANKS] = {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7};
-    if (p.width % 16 == 0) {
-        exchange<uint4>(part, whole, inboxes, p, error_flag);
-    } else if (p.width % 4 == 0) {
-        exchange<u32>(part, whole, inboxes, p, error_flag);
+    unsigned char* const wholes[RANKS] = {whole0, whole1, whole2, whole3, whole4, whole5, whole6, whole7};
+    if (p.unit == 16) {
+        exchange<uint4>(part, wholes, inboxes, p, error_flag);
+    } else if (p.unit == 4) {
+        exchange<u32>(part, wholes, inboxes, p, error_flag);
     } else {
-        exchange<unsigned char>(part, whole, inboxes, p, error_flag);
+        exchange<unsigned char>(part, wholes, inboxes, p, error_flag);
     }
 }

@@ -1,23 +1,23 @@
 // What the kernels share that gather the parts of ranks.
 //
-// A thread block exchanges pieces with the blocks of its number on the other GPUs, by itself, and counts its exchanges. Inboxes have two slots in turn: a peer
+// A thread block exchanges with the blocks of its number on the other GPUs, by itself, and counts its exchanges. Marked words have two slots in turn: a peer
 // writes a slot again after the exchange between, for which this block sends nothing before it has read the slot.
 
-constexpr u32 PIECE = 8192;               // Bytes of a piece.
-constexpr u32 BLOCKS = 64;                // At most.
+constexpr u32 BLOCKS = 128;               // At most.
+constexpr u32 MARKING = 64;               // Blocks that exchange marked words, at most.
 constexpr u32 RANKS = 8;                  // At most.
 constexpr u64 PATIENCE = 10000000000ull;  // Nanoseconds.
 
 // Memory of a rank that the others write.
 struct Inbox {
-    // The exchange of which a peer's piece is there.
-    u32 flags[BLOCKS][RANKS];
-    // Exchanges that this rank's blocks have made: of pieces, and of marked words.
+    // The exchange for which a peer is ready, and the one of which its part is there.
+    u32 ready[BLOCKS][RANKS];
+    u32 done[BLOCKS][RANKS];
+    // Exchanges that this rank's blocks have made: of parts, and of marked words.
     u32 counts[2][BLOCKS];
-    u32 unused[1024 - BLOCKS * RANKS - 2 * BLOCKS];
-    unsigned char pieces[BLOCKS][2][RANKS][PIECE];
+    u32 unused[1024 - 2 * BLOCKS];
     // Words beside the number of their exchange.
-    uint4 words[BLOCKS][2][RANKS][PIECE / 16];
+    uint4 words[MARKING][2][RANKS][512];
 };
 
 DEVICE u64 nanoseconds() {

@@ -1,6 +1,6 @@
 //! The gathering of parts across GPUs that reach each other's memory.
 
-use elinvar_core::{DType, Extent, KernelKey, MetalFile, Parameter, Result};
+use elinvar_core::{DType, Error, Extent, KernelKey, MetalFile, Parameter, Result};
 
 use super::CollectiveParams;
 use crate::{
@@ -17,17 +17,23 @@ params! {
         pub width: u64,
         pub rank: u32,
         pub ranks: u32,
+        /// Bytes that are moved at once.
+        pub unit: u64,
     }
 }
 
-/// Bytes of the memory in which a rank gets the parts of others: they write it. Zeros at first.
-pub const INBOX_BYTES: usize = 4096 + 2 * BLOCKS * 2 * MOST_RANKS * PIECE;
+/// Bytes of the memory in which a rank gets flags and words of others: they write it. Zeros at first.
+pub const INBOX_BYTES: usize = 3 * 4096 + MARKING * 2 * MOST_RANKS * 16 * THREADS;
 
 /// The most ranks that exchange parts so.
 pub const MOST_RANKS: usize = 8;
 
-const PIECE: usize = 8192;
-const BLOCKS: usize = 64;
+const THREADS: usize = 512;
+const BLOCKS: usize = 128;
+
+/// Blocks that exchange marked words, two for each thread.
+const MARKING: usize = 64;
+const MARKED: usize = 8 * THREADS;
 
 const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
@@ -45,25 +51,41 @@ const WORDS: CudaSource = CudaSource {
     ..SOURCE
 };
 
+type Buffer = (Parameter, Argument);
+
+/// Memory of each rank, the operator's inputs from `first` on.
+fn of_ranks(names: [&'static str; MOST_RANKS], first: usize, ranks: usize) -> impl Iterator<Item = Buffer> {
+    names.into_iter().enumerate().map(move |(rank, name)| {
+        let argument = if rank < ranks { Argument::Input(first + rank) } else { Argument::Absent };
+        (Parameter { optional: true, ..Parameter::update(name, DType::U8) }, argument)
+    })
+}
+
 impl CollectiveParams {
-    /// The launch of a rank that gathers the parts of all. Inputs: its part, then the inboxes of all ranks, its own among them; output: the whole.
+    /// The launch of a rank that gathers the parts of all. Inputs: its part, then the inboxes of all ranks, its own among them, and the wholes of all, as it
+    /// reaches them; output: its own whole.
     ///
     /// # Errors
     /// More bytes than can be addressed.
     pub fn among_peers(&self, dtype: DType, ranks: usize, rank: usize) -> Result<Launch> {
-        /// A word with its number takes eight bytes of a piece.
-        const MARKED: usize = PIECE / 2;
-        const NAMES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
         let (bytes, width) = (self.part()?.shape().elements() * dtype.size(), self.width as usize * dtype.size());
-        let (source, piece) = if width % 4 == 0 && bytes <= BLOCKS * MARKED { (WORDS, MARKED) } else { (SOURCE, PIECE) };
-        let params = GatherParams { bytes: bytes as u64, width: width as u64, rank: rank as u32, ranks: ranks as u32 };
-        let inboxes = NAMES.iter().enumerate().map(|(index, name)| {
-            let argument = if index < ranks { Argument::Input(1 + index) } else { Argument::Absent };
-            (Parameter { optional: true, ..Parameter::update(name, DType::U8) }, argument)
-        });
-        let (part, whole) = ((Parameter::read("part", DType::U8), Argument::Input(0)), (Parameter::write("whole", DType::U8), Argument::Output(0)));
-        let buffers = [part].into_iter().chain(inboxes).chain([whole]);
+        let unit = [16, 4, 1].into_iter().find(|unit| width.is_multiple_of(*unit)).unwrap_or(1);
+        let params = GatherParams { bytes: bytes as u64, width: width as u64, rank: rank as u32, ranks: ranks as u32, unit: unit as u64 };
+        let part = [(Parameter::read("part", DType::U8), Argument::Input(0))];
+        let inboxes = of_ranks(["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"], 1, ranks);
+        let (source, blocks, buffers): (_, _, Vec<Buffer>) = if width % 4 == 0 && bytes <= MARKING * MARKED {
+            let whole = (Parameter::write("whole", DType::U8), Argument::Output(0));
+            (WORDS, bytes.div_ceil(MARKED), part.into_iter().chain(inboxes).chain([whole]).collect())
+        } else {
+            if u32::try_from(bytes / unit).is_err() {
+                return Err(Error::unsupported(format!("a part of {bytes} bytes in units of {unit}: too many to gather at once")));
+            }
+            let mut wholes: Vec<_> =
+                of_ranks(["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"], 1 + ranks, ranks).collect();
+            wholes[rank].1 = Argument::Output(0);
+            (SOURCE, bytes.div_ceil(unit * THREADS).min(BLOCKS), part.into_iter().chain(inboxes).chain(wholes).collect())
+        };
         let launch = Launch::on_cuda(KernelKey::new(source.entry, &[]), CudaForm::Source(source), &params, buffers);
-        Ok(launch.over(Extent::linear(bytes.div_ceil(piece).min(BLOCKS) as u32), Extent::linear(512)))
+        Ok(launch.over(Extent::linear(blocks as u32), Extent::linear(THREADS as u32)))
     }
 }

@@ -19,7 +19,6 @@ use crate::{
     layer_norm::{self, LayerNorm},
     matmul::{self, MatMul},
     norm_gradient::{self, NormGradient},
-    norm_weight_gradient::{self, NormWeightGradient},
     quantized::Format,
     quantized_linear::QuantizedLinear,
     reduce::{self, Reduce},
@@ -27,7 +26,7 @@ use crate::{
     rope::{self, Rope, RotaryEmbedding},
     scatter::{self, ScatterElements, ScatterNd},
     softmax::{self, Softmax, gradient::SoftmaxGradient},
-    swiglu::SwiGlu,
+    swiglu::{self, SwiGlu, gradient::SwiGluGradient},
     ternary::{Fma, Where},
     unary::{Unary, WithScalar},
 };
@@ -61,16 +60,16 @@ pub(super) fn evaluate(definition: &Definition, inputs: &[Vec<f64>]) -> Result<V
             results.push(attention_gradient(attention, &taken));
             continue;
         }
-        if let Some(&NormGradient { epsilon, centred, .. }) = step.operator.downcast_ref() {
+        if let Some(gradient) = step.operator.downcast_ref::<NormGradient>() {
             let elements = |index: usize| taken[index].as_ref().map_or(&[][..], |input| &*input.values);
-            let n = elements(0).len() / step.operator.infer(&infos)?[1].elements().max(1);
-            results.push(norm_gradient::oracle::gradient(elements(0), elements(1), elements(2), n, epsilon.into(), centred).into());
+            let dims = taken[0].as_ref().map_or(&[][..], |x| &*x.dims);
+            results.push(norm_gradient::oracle::gradient(gradient, dims, elements(0), elements(1), elements(2)));
             continue;
         }
-        if step.operator.downcast_ref::<NormWeightGradient>().is_some() {
-            let elements = |index: usize| taken.get(index).and_then(Option::as_ref).map_or(&[][..], |input| &*input.values);
-            let n = elements(0).len() / elements(2).len().max(1);
-            results.push(norm_weight_gradient::oracle::gradient(elements(0), elements(1), elements(2), elements(3), n).into());
+        if let Some(&SwiGluGradient { alpha }) = step.operator.downcast_ref() {
+            let elements = |index: usize| taken[index].as_ref().map_or(&[][..], |input| &*input.values);
+            let n = given[given.len() - 1].dims.last().copied().unwrap_or(1);
+            results.push(swiglu::gradient::oracle::gradient(elements(0), elements(1), elements(2), n, alpha.into()));
             continue;
         }
         let found = reference(&*step.operator, &given, &taken, outputs.first().map_or(&[], |dims| dims));

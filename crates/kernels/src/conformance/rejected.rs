@@ -39,21 +39,31 @@ fn indices(dims: &[usize], first: i32) -> Option<HostTensor> {
 fn with_index(beyond: i32) -> Vec<Case> {
     let (x, at, reduction) = (|| values(&[2, 4, 3]), 3i32.saturating_add(beyond), Reduction::Add);
     let (cache, rows, token) = (|| values(&[2, 4, 8]), || values(&[2, 2, 8]), || indices(&[2], at));
+    let halves = |dims: &[usize]| Some(HostTensor::from_f64(DType::F16, dims, &vec![1.0; dims.iter().product()]));
     let decode = |precision: Precision, keys: usize, width: usize| {
-        let halves = |dims: &[usize]| Some(HostTensor::from_f64(DType::F16, dims, &vec![1.0; dims.iter().product()]));
         let (cache, row, at) = (|| halves(&[2, keys, width]), || halves(&[1, 2, width]), (keys as i32 - 1).saturating_add(beyond));
         let inputs = [cache(), row(), Some(HostTensor::new(&[1], &[at])), values(&[width / 2]), cache(), row(), halves(&[1, 4, width])];
         case(DecodeAttention { precision, ..DecodeAttention::default() }, inputs).updating(0).updating(4)
     };
-    let pages = |entries: usize| {
+    let table = |entries: usize| {
         let table: Vec<i32> = (0..entries as i32).map(|entry| if entry == 1 { 2i32.saturating_add(beyond) } else { 0 }).collect();
-        let (cache, place) = (|| values(&[2, 96, 8]), HostTensor::new(&[1], &[40]));
-        case(PagedAttention::default(), [values(&[1, 4, 1, 8]), cache(), cache(), Some(HostTensor::new(&[1, entries], &table)), Some(place)])
+        Some(HostTensor::new(&[1, entries], &table))
+    };
+    let place = |queries: usize| Some(HostTensor::new(&[queries], &vec![40i32; queries]));
+    let pages = |entries: usize| {
+        let cache = || values(&[2, 96, 8]);
+        case(PagedAttention::default(), [values(&[1, 4, 1, 8]), cache(), cache(), table(entries), place(1)])
+    };
+    let many = {
+        let (cache, operator) = (|| halves(&[2, 96, 64]), PagedAttention { precision: Precision::Fast, ..PagedAttention::default() });
+        case(operator, [values(&[1, 4, 64, 64]), cache(), cache(), table(2), place(64)])
     };
     vec![
         // In one launch, and with the keys split.
         pages(2),
         pages(16),
+        // Of many queries.
+        many,
         case(Gather { axis: 1 }, [x(), token()]),
         case(GatherElements { axis: 1 }, [x(), indices(&[2, 2, 3], at)]),
         case(GatherNd { batch_dims: 0 }, [x(), indices(&[2, 2], at)]),

@@ -2,12 +2,16 @@
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{Params, backward, operands};
+use super::{
+    Params, backward,
+    exponentials::{Group, exponentials},
+    operands,
+};
 use crate::{
-    float::{Float, with_float},
+    float::{Float, as_f32, with_float},
     gather::index::{Index, for_indices, outside},
-    math, order,
-    parallel::{Shared, for_each_part},
+    math,
+    parallel::{Shared, for_each, for_each_part},
     rows::{rows_per_task, with_scratch},
     signature::no_kernel,
     simd,
@@ -45,23 +49,30 @@ fn run_loss<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()>
     let (maxima, sums) = (arguments.optional_output::<f32>(AT.max)?.map(Shared::new), arguments.optional_output::<f32>(AT.sum)?.map(Shared::new));
     params.check(targets)?;
     let n = params.rows.length as usize;
-    let rows = rows_per_task(n, loss.len());
-    for_each_part(loss, rows, |task, loss| {
-        with_scratch(n, |row| {
-            for (at, loss) in (task * rows..).zip(loss) {
+    let (count, rows) = (loss.len(), rows_per_task(n, loss.len()));
+    let losses = Shared::new(loss);
+    for_each(count.div_ceil(rows), rows * n, |task| {
+        let mut groups = Group::of_row(n);
+        with_scratch(n, |wide| {
+            for at in task * rows..count.min((task + 1) * rows) {
                 let target = params.target(targets[at]);
-                if target.is_none() && maxima.is_none() {
-                    *loss = 0.0;
-                    continue;
+                let mut loss = 0.0;
+                if target.is_some() || maxima.is_some() {
+                    let row = &logits[at * n..][..n];
+                    let row = as_f32(row).unwrap_or_else(|| {
+                        T::widen_into(row, wide);
+                        wide
+                    });
+                    let (max, sum) = exponentials(row, &mut groups);
+                    loss = target.map_or(0.0, |target| math::log(sum) - (row[target] - max));
+                    // SAFETY: the row's statistics belong to this task.
+                    unsafe {
+                        maxima.iter().for_each(|maxima| maxima.write(at, max));
+                        sums.iter().for_each(|sums| sums.write(at, sum));
+                    }
                 }
-                T::widen_into(&logits[at * n..][..n], row);
-                let (max, sum) = exponentials(row);
-                *loss = target.map_or(0.0, |target| math::log(sum) - (row[target] - max));
-                // SAFETY: the row's statistics belong to this task.
-                unsafe {
-                    maxima.iter().for_each(|maxima| maxima.write(at, max));
-                    sums.iter().for_each(|sums| sums.write(at, sum));
-                }
+                // SAFETY: the row belongs to this task.
+                unsafe { losses.write(at, loss) };
             }
         });
     });
@@ -81,12 +92,13 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
     }
     let rows = rows_per_task(n, targets.len());
     for_each_part(dlogits, rows * n, |task, dlogits| {
+        let mut groups = Group::of_row(n);
         with_scratch(n, |row| {
             for (at, dlogits) in (task * rows..).zip(dlogits.chunks_exact_mut(n)) {
                 T::widen_into(&logits[at * n..][..n], row);
                 let loss = match params.target(targets[at]) {
                     Some(target) => {
-                        let (max, sum) = statistics.map_or_else(|| exponentials(row), |(maxima, sums)| (maxima[at], sums[at]));
+                        let (max, sum) = statistics.map_or_else(|| exponentials(row, &mut groups), |(maxima, sums)| (maxima[at], sums[at]));
                         differentiate(row, target, max, sum, dloss[at])
                     }
                     None => {
@@ -101,14 +113,6 @@ fn run_gradient<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result
         });
     });
     Ok(())
-}
-
-simd! {
-    /// The largest element, and the sum of the exponentials.
-    pub(super) fn exponentials(row: &[f32]) -> (f32, f32) {
-        let max = row.iter().fold(f32::NEG_INFINITY, |max, x| order::larger(max, *x));
-        (max, order::sum(row, |a, x: f32| a + math::exp_nonpositive(x - max)))
-    }
 }
 
 simd! {

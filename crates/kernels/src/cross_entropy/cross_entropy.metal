@@ -1,5 +1,4 @@
-// The cross-entropy of logits and its gradient: a row is read twice, from the second time on from the caches where they hold the rows under way, and once
-// more for the gradient; with the loss's statistics, only then.
+// The cross-entropy of logits and its gradient: a row is read once for the loss, and once for the gradient.
 
 // What a row's exponentials are taken from and come to.
 struct Exponentials {
@@ -7,33 +6,41 @@ struct Exponentials {
     float sum;
 };
 
-struct Accumulators {
+// How far a thread's logits may lie above its origin.
+constant constexpr float SLACK = 4.0f;
+// Scaled sums below this count as zero, so that no device meets subnormal numbers.
+constant constexpr float NEGLIGIBLE = 0x1p-100f;
+
+// A thread's sums of e^(x - origin), where the origin follows its largest logit.
+struct SumsOfExponentials {
+    float max;
+    float origin;
     float at[SLOTS];
 
-    Accumulators(float identity) {
+    SumsOfExponentials() : max(Larger::identity), origin(-FLT_MAX) {
         for (uint i = 0; i < SLOTS; ++i) {
-            at[i] = identity;
+            at[i] = Add::identity;
         }
     }
-};
 
-struct LargestLogit {
-    Accumulators largest;
+    void scale(float to) {
+        const float factor = strict::exp_nonpositive(origin - to), least = factor < 1.0f ? NEGLIGIBLE : 0.0f;
+        for (uint i = 0; i < SLOTS; ++i) {
+            const float scaled = at[i] * factor;
+            at[i] = scaled < least ? 0.0f : scaled;
+        }
+        origin = to;
+    }
 
     void take(ulong, thread float (&slots)[SLOTS]) {
         for (uint i = 0; i < SLOTS; ++i) {
-            largest.at[i] = Larger::apply(largest.at[i], slots[i]);
+            max = Larger::apply(max, slots[i]);
         }
-    }
-};
-
-struct SumOfExponentials {
-    float max;
-    Accumulators sums;
-
-    void take(ulong, thread float (&slots)[SLOTS]) {
+        if (max - origin > SLACK) {
+            scale(max);
+        }
         for (uint i = 0; i < SLOTS; ++i) {
-            sums.at[i] += strict::exp_nonpositive(slots[i] - max);
+            at[i] += strict::exp_nonpositive(slots[i] - origin);
         }
     }
 };
@@ -62,24 +69,32 @@ struct Slopes {
     }
 };
 
-// Gives a thread's share of a row, in order; several visits that are there in full are in flight at once.
-template <typename T, typename Taker>
+// Gives a thread's share of a row, in order; AHEAD visits are in flight at once.
+template <uint AHEAD, typename T, typename Taker>
 inline void each_visit(RowReader<T> row, RowThread t, thread Taker& taker) {
-    constexpr uint AHEAD = 8 / sizeof(T);
     const ulong stride = SLOTS * t.count;
     ulong k = SLOTS * t.index;
     float slots[SLOTS];
-    for (; row.wide && k + (AHEAD - 1) * stride + SLOTS <= row.n; k += AHEAD * stride) {
+    const ulong whole = row.wide ? row.n & ~ulong(SLOTS - 1) : 0;
+    uint visits = k < whole ? uint((whole - k - 1) / stride) + 1 : 0;
+    device const T* from = row.row + k;
+    for (; visits > 0; visits -= min(visits, AHEAD)) {
         Words<T> words[AHEAD];
 #pragma unroll
         for (uint a = 0; a < AHEAD; ++a) {
-            words[a] = load_words(row.row + (k + a * stride));
+            if (a < visits) {
+                words[a] = load_words(from + a * stride);
+            }
         }
 #pragma unroll
         for (uint a = 0; a < AHEAD; ++a) {
-            widen(words[a], slots);
-            taker.take(k + a * stride, slots);
+            if (a < visits) {
+                widen(words[a], slots);
+                taker.take(k, slots);
+                k += stride;
+            }
         }
+        from += AHEAD * stride;
     }
     for (; row.has(k); k += stride) {
         row.load(k, -INFINITY, slots);
@@ -89,11 +104,20 @@ inline void each_visit(RowReader<T> row, RowThread t, thread Taker& taker) {
 
 template <typename T>
 inline Exponentials exponentials_of(RowReader<T> row, RowThread t, threadgroup float* partial) {
-    LargestLogit largest = {Accumulators(Larger::identity)};
-    each_visit(row, t, largest);
-    SumOfExponentials sum = {combine_row<Larger>(largest.largest.at, t, partial), Accumulators(Add::identity)};
-    each_visit(row, t, sum);
-    return {sum.max, combine_row<Add>(sum.sums.at, t, partial + 32)};
+    if (t.count <= 32 && row.n <= SLOTS * t.count) {
+        float slots[SLOTS];
+        row.load(SLOTS * t.index, -INFINITY, slots);
+        const float max = combine_row<Larger>(slots, t, partial);
+        for (uint i = 0; i < SLOTS; ++i) {
+            slots[i] = strict::exp_nonpositive(slots[i] - max);
+        }
+        return {max, combine_row<Add>(slots, t, partial)};
+    }
+    SumsOfExponentials sums;
+    each_visit<4>(row, t, sums);
+    const float max = combine_threads<Larger>(sums.max, t, partial);
+    sums.scale(max);
+    return {max, combine_row<Add>(sums.at, t, partial + 32)};
 }
 
 template <typename I>
@@ -104,7 +128,7 @@ struct Targets {
     bool ignores(ulong row) const { return params.ignores != 0 && long(indices.indices[row]) == params.ignored; }
 };
 
-template <typename T, typename I, uint VISITS, uint COUNT, uint THREADS>
+template <typename T, typename I, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void cross_entropy(
     device const T* logits [[buffer(0)]],
     device const I* targets [[buffer(1)]],
@@ -137,12 +161,10 @@ template <typename T, typename I, uint VISITS, uint COUNT, uint THREADS>
         return;
     }
     const ulong target = wanted.indices.resolve(t.row, length);
-    if (target != OUTSIDE) {
-        loss[t.row] = strict::log(found.sum) - (widen(row[target]) - found.max);
-    }
+    loss[t.row] = target == OUTSIDE ? NAN : strict::log(found.sum) - (widen(row[target]) - found.max);
 }
 
-template <typename T, typename I, uint VISITS, uint COUNT, uint THREADS>
+template <typename T, typename I, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void cross_entropy_gradient(
     device const T* logits [[buffer(0)]],
     device const I* targets [[buffer(1)]],
@@ -176,8 +198,8 @@ template <typename T, typename I, uint VISITS, uint COUNT, uint THREADS>
     const Targets<I> wanted = {{targets, error_flag}, params};
     const bool ignored = wanted.ignores(t.row);
     const ulong target = ignored ? OUTSIDE : wanted.indices.resolve(t.row, length);
-    if (params.with_loss != 0 && t.index == 0 && (ignored || target != OUTSIDE)) {
-        loss[t.row] = ignored ? 0.0f : strict::log(found.sum) - (widen(logits[start + target]) - found.max);
+    if (params.with_loss != 0 && t.index == 0) {
+        loss[t.row] = ignored ? 0.0f : target == OUTSIDE ? NAN : strict::log(found.sum) - (widen(logits[start + target]) - found.max);
     }
     const RowWriter<T> to(dlogits + start, 1, n);
     if (ignored) {
@@ -188,5 +210,5 @@ template <typename T, typename I, uint VISITS, uint COUNT, uint THREADS>
         return;
     }
     Slopes<T> slopes = {to, found, 1.0f / found.sum, dloss[t.row], target};
-    each_visit(row, t, slopes);
+    each_visit<sizeof(T) == 4 ? 1 : 4>(row, t, slopes);
 }

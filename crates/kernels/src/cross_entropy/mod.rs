@@ -1,17 +1,22 @@
 //! The cross-entropy of rows of logits with the class that each should have, and its gradient, without a row of probabilities in memory.
 //!
-//! `loss = log Σ e − (x_t − m)` with `e = exp(x − m)`, `m = max x` and the target `t`: minus the logarithm of the softmax there, with its bits. The gradient is
-//! `(e · (1 / Σ e) − [k = t]) · g`, with those of the softmax. Computed in f32; the gradient is rounded once.
+//! `loss = log S − (x_t − m)` with `m = max x`, `S = Σ exp(x − m)` and the target `t`; the gradient is `(exp(x − m) · (1 / S) − [k = t]) · g`. Computed in f32;
+//! the gradient is rounded once.
 //!
-//! * Memory: a row is read twice, from the second time on from the caches where they hold the rows under way, and once more for the gradient, which is written
-//!   once; a gradient that is given the loss's statistics reads the row once. A recorder takes a loss and its gradient in one launch.
-//! * Order: that of [`crate::softmax`].
-//! * Error against exact arithmetic: of the loss `(d(n) + 5) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding,
-//!   `(|x − m| + d(n) + 8) · 2^-24 · |g|`.
-//! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission. A target that is `ignore_index` has
+//! * Memory: a row is read once, and once more for the gradient, which is written once. A gradient that is given the loss's statistics, `m` and `S`, reads
+//!   the row only then. A recorder takes a loss and its gradient in one launch.
+//! * Order: that of [`crate::order`], in one pass, in which `m` is not known yet. A thread adds `exp(x − o)`, where its origin `o` is the least finite number
+//!   at first. If the largest logit of a visit is more than 4 above it, by `x − o`, that logit becomes the origin before the visit is added, and the thread's
+//!   sums are multiplied by `exp(o − x)`. At the end they are multiplied by `exp(o − m)`. What a factor below 1 makes less than 2^-100 is 0. In rows of up to
+//!   256 logits, which a thread visits once, `o` is `m`. The exponential is [`exp_nonpositive`](crate::math::exp_nonpositive).
+//! * Error against exact arithmetic: an exponential is taken from at most 4 above its origin, so that its argument rounds by `2 · 2^-24`; of the
+//!   multiplications three count, `5 · 2^-24` each, for others are of sums that have become less than `e^-4` of the last. Of the loss
+//!   `(d(n) + 22) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding, `(|x − m| + d(n) + 25) · 2^-24 · |g|`.
+//! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission, with a loss of NaN. A target that is `ignore_index` has
 //!   neither loss nor gradient.
 
 mod cpu;
+mod exponentials;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -121,9 +126,11 @@ fn params(logits: TensorInfo, ignore_index: Option<isize>, with_loss: bool, stat
     Ok(Params { rows, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into(), statistics: statistics.into() })
 }
 
-/// The key of a kernel over these rows.
+/// The key of a kernel over these rows, with how many threads share one, unless it shares a simdgroup with others.
 fn key(name: &'static str, types: &[DType; 2], rows: &Rows) -> KernelKey {
-    rows.key(KernelKey::new(name, types)).with("threads", order::row_threads_bound(rows.length as usize))
+    let length = rows.length as usize;
+    let count = if order::row_lanes(length) == 32 { order::row_threads(length) as u32 } else { 0 };
+    KernelKey::new(name, types).with("count", count).with("threads", order::row_threads_bound(length))
 }
 
 impl Operator for CrossEntropy {

@@ -2,10 +2,14 @@
 
 use elinvar_core::DType;
 
-use super::{CrossEntropy, CrossEntropyGradient, cpu::exponentials};
+use super::{
+    CrossEntropy, CrossEntropyGradient,
+    exponentials::{Group, exponentials},
+};
 use crate::{
     conformance::case::{Bound, Case, HostTensor, for_lengths},
     gather::index,
+    order::row_threads,
     softmax::oracle::softmax,
 };
 
@@ -25,9 +29,12 @@ pub(crate) fn gradient(logits: &[f64], targets: &[f64], dloss: &[f64], ignored: 
     (0..targets.len()).flat_map(row).collect()
 }
 
-fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> [Case; 6] {
-    let classes = dims[dims.len() - 1];
-    let logits = HostTensor::random(dtype, dims, -8.0, 8.0, classes as u64);
+fn random(dtype: DType, dims: &[usize]) -> HostTensor {
+    HostTensor::random(dtype, dims, -8.0, 8.0, dims[dims.len() - 1] as u64)
+}
+
+fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 6] {
+    let (dims, classes) = (logits.dims().to_vec(), logits.dims()[logits.dims().len() - 1]);
     let low = if by == DType::U32 { 0.0 } else { -(classes as f64) + 0.01 };
     let mut targets = HostTensor::random(by, &dims[..dims.len() - 1], low, classes as f64, 5).to_f64();
     targets.iter_mut().skip(1).step_by(3).for_each(|target| *target = ignored.map_or(*target, |ignored| ignored as f64));
@@ -64,7 +71,11 @@ fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> 
     );
     let bound = Bound::relative(4e-6).with_absolute(4e-6);
     let rows: Vec<f32> = logits.to_f64().into_iter().map(|x| x as f32).collect();
-    let (maxima, sums): (Vec<_>, Vec<_>) = rows.chunks(classes.max(1)).map(exponentials).map(|(max, sum)| (f64::from(max), f64::from(sum))).unzip();
+    let (maxima, sums): (Vec<_>, Vec<_>) = rows
+        .chunks(classes.max(1))
+        .map(|row| exponentials(row, &mut Group::of_row(classes)))
+        .map(|(max, sum)| (f64::from(max), f64::from(sum)))
+        .unzip();
     let [maxima, sums] = [maxima, sums].map(|values| Some(HostTensor::from_f64(DType::F32, &dims[..dims.len() - 1], &values)));
     let given = [Some(logits), Some(targets), Some(dloss)];
     let known: Vec<_> = given.iter().cloned().chain([maxima, sums]).collect();
@@ -78,11 +89,35 @@ fn cases_of(dtype: DType, by: DType, dims: &[usize], ignored: Option<isize>) -> 
     [loss, with_statistics, gradient_alone(known.clone()), with_loss(known), gradient_alone(given.clone()), with_loss(given)]
 }
 
+/// Rows whose logits lie far apart: threads that begin with visits of -∞ alone, origins that rise often and by much, and numbers of any size.
+fn far_apart(dtype: DType, n: usize) -> HostTensor {
+    let visit = 8 * row_threads(n);
+    let rows: [&dyn Fn(usize) -> f64; 5] = [
+        &|k| if k < n / 2 || k % 5 == 0 { f64::NEG_INFINITY } else { (k % 7) as f64 },
+        &|k| 200.0 * k as f64 / n as f64 - 100.0,
+        &|k| [-30.0, 60.0, 64.5, -120.0][k / visit % 4] + (k % 3) as f64,
+        &|k| if k % 4 < 2 { -1e9 } else { f64::from(f32::MIN) },
+        &|k| if k == n / 2 { 3e37 } else { 2e37 },
+    ];
+    HostTensor::from_f64(dtype, &[5, n], &rows.iter().flat_map(|row| (0..n).map(row)).collect::<Vec<_>>())
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let by = |n: usize| index::TYPES[n % 3];
-    let mut cases = for_lengths(DType::FLOATS, |dtype, n| cases_of(dtype, by(n), &[if n == 0 { 0 } else { 3 }, n], (n % 2 == 0).then_some(0)));
-    cases.extend(cases_of(DType::F32, DType::I64, &[2, 5, 40], Some(-100)));
-    cases.extend(cases_of(DType::BF16, DType::I32, &[2, 33_001], None));
-    cases.extend(cases_of(DType::F16, DType::U32, &[300, 70], Some(7)));
+    let mut cases =
+        for_lengths(DType::FLOATS, |dtype, n| cases_of(random(dtype, &[if n == 0 { 0 } else { 3 }, n]), by(n), (n % 2 == 0).then_some(0)));
+    cases.extend(cases_of(random(DType::F32, &[2, 5, 40]), DType::I64, Some(-100)));
+    cases.extend(cases_of(random(DType::BF16, &[2, 33_001]), DType::I32, None));
+    cases.extend(cases_of(random(DType::F16, &[300, 70]), DType::U32, Some(7)));
+    for (dtype, n) in [(DType::F32, 20_003), (DType::BF16, 40_000), (DType::F32, 300), (DType::F32, 250)] {
+        cases.extend(cases_of(far_apart(dtype, n), DType::I32, None));
+    }
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    for n in [3, 300, 9000] {
+        let row = |values: [f64; 3]| (0..n).map(move |k| values[k % 3]);
+        let values: Vec<f64> = [[1.0, nan, 2.0], [-inf; 3], [inf, 0.0, 1.0]].into_iter().flat_map(row).collect();
+        let [loss, _, given, _, found, _] = cases_of(HostTensor::from_f64(DType::F32, &[3, n], &values), DType::I32, None);
+        cases.extend([loss, given, found]);
+    }
     cases
 }

@@ -51,6 +51,16 @@ DEVICE void store(T* to, float x) {
     to->bits = (unsigned short)(pack<T>(x, 0.0f));
 }
 
+// Of a type that the host names.
+DEVICE float load_as(const void* from, u32 type, u64 at) {
+    constexpr u32 TYPE_F16 = 1, TYPE_BF16 = 2;
+    switch (type) {
+        case TYPE_F16: return widen(static_cast<const f16*>(from)[at]);
+        case TYPE_BF16: return widen(static_cast<const bf16*>(from)[at]);
+        default: return static_cast<const float*>(from)[at];
+    }
+}
+
 DEVICE float exp2_approximate(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

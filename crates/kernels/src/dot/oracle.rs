@@ -40,6 +40,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let infinite: &[f64] = &[f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0];
     let huge: &[f64] = &[3e38, -1e38, 2.5e-38, 1e30, -1e37];
     let tiny: &[f64] = &[1e-36, 1e-37, -3e-30];
+    // The largest integers of both sides.
+    let [full, opposite] = [&[1.9921875; 300], &[-1.9921875; 300]];
     let mut cases = Vec::new();
     for dtypes in [[bf16; 2], [f16; 2], [f32, bf16], [f32, f16], [bf16, f32]] {
         for special in [[outliers, outliers], [infinite, outliers], [zeros, infinite], [subnormal, subnormal], [zeros, zeros]] {
@@ -51,7 +53,7 @@ pub(crate) fn cases() -> Vec<Case> {
         }
     }
     for dtypes in [[bf16; 2], [f32, bf16]] {
-        for special in [[huge, tiny], [huge, outliers], [tiny, tiny]] {
+        for special in [[huge, tiny], [huge, outliers], [tiny, tiny], [full, full], [full, opposite]] {
             cases.push(case(dtypes, [1, 7, 260], true, special));
             cases.push(case(dtypes, [12, 7, 131], true, special));
         }

@@ -20,7 +20,7 @@ use crate::{
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
-    norm_gradient::OfNorm,
+    norm_gradient::of_norm,
     order,
     rms_norm::check_weight,
     rows::Rows,
@@ -109,8 +109,7 @@ impl Operator for LayerNorm {
         if self.statistics && upstream.iter().skip(1).any(Option::is_some) {
             return Err(Error::unsupported("layer_norm has no gradient of its statistics"));
         }
-        let mut found = OfNorm::new(self.axis, self.epsilon, true);
-        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| found.by(gradient, index))
+        of_norm(Gradient::new(self, inputs, upstream)?, wanted, self.axis, self.epsilon, true)
     }
 }
 

@@ -34,24 +34,49 @@ impl Operands {
     ///
     /// An f32 operand beside a narrower one is rounded to its type first; `geometry_of` gives the geometry with the operands replaced.
     pub(crate) fn plan(&self, device: &DeviceProperties, geometry_of: impl Fn([TensorInfo; 2]) -> Result<Geometry>) -> Result<Option<Plan>> {
+        let Some((rounded, operands, params)) = self.by_library(device, geometry_of)? else { return Ok(None) };
+        let mut arguments = [0, 1].map(Argument::Input);
+        let Some(index) = rounded else { return Ok(Some(self.launch(arguments, operands, &params).into())) };
+        let (x, round_to) = (self.inputs[index], Argument::Scratch(0));
+        let round = cast::launch(&x, operands, arguments[index], round_to)?;
+        arguments[index] = round_to;
+        Ok(Some(Plan {
+            launches: vec![round, self.launch(arguments, operands, &params)],
+            scratch: vec![TensorInfo::of(operands, *x.shape()).bytes()],
+        }))
+    }
+
+    /// The operand that [`Operands::plan`] rounds first, and the type that it gets.
+    pub(crate) fn rounds(
+        &self,
+        device: &DeviceProperties,
+        geometry_of: impl Fn([TensorInfo; 2]) -> Result<Geometry>,
+    ) -> Result<Option<(usize, DType)>> {
+        Ok(self.by_library(device, geometry_of)?.and_then(|(rounded, operands, _)| Some((rounded?, operands))))
+    }
+
+    /// The operand that is to be rounded, if one is, the type of both, and the product.
+    fn by_library(
+        &self,
+        device: &DeviceProperties,
+        geometry_of: impl Fn([TensorInfo; 2]) -> Result<Geometry>,
+    ) -> Result<Option<(Option<usize>, DType, MatrixProduct)>> {
         let types = self.inputs.map(|input| input.dtype);
         let wide = types.iter().position(|dtype| *dtype == DType::F32).filter(|_| types[0] != types[1]);
         let operands = types[wide.map_or(0, |wide| 1 - wide)];
-        let offered = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
+        let offered = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library) && (wide.is_some() || types[0] == types[1]);
         if !offered || self.bias.is_some_and(|bias| bias != self.output) || self.output != DType::F32 && self.output != operands {
             return Ok(None);
         }
-        let mut arguments = [0, 1].map(Argument::Input);
-        let Some(wide) = wide else {
-            let is_offered = types[0] == types[1];
-            return Ok(self.product(&self.geometry).filter(|_| is_offered).map(|params| self.launch(arguments, operands, &params).into()));
+        let params = match wide {
+            None => self.product(&self.geometry),
+            Some(wide) => {
+                let mut inputs = self.inputs;
+                inputs[wide] = TensorInfo::of(operands, *inputs[wide].shape());
+                self.product(&geometry_of(inputs)?)
+            }
         };
-        let (mut inputs, x) = (self.inputs, self.inputs[wide]);
-        inputs[wide] = TensorInfo::of(operands, *x.shape());
-        let Some(params) = self.product(&geometry_of(inputs)?) else { return Ok(None) };
-        let round = cast::launch(&x, operands, arguments[wide], Argument::Scratch(0))?;
-        arguments[wide] = Argument::Scratch(0);
-        Ok(Some(Plan { launches: vec![round, self.launch(arguments, operands, &params)], scratch: vec![inputs[wide].bytes()] }))
+        Ok(params.map(|params| (wide, operands, params)))
     }
 
     fn launch(&self, [a, b]: [Argument; 2], operands: DType, params: &MatrixProduct) -> Launch {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Result};
 
 use crate::{
-    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     description::describe,
     signature::{mismatch, operands, shape_of},
@@ -100,6 +100,14 @@ impl MatMul {
         let (geometry, dims) = Geometry::new(a, b, [self.transpose_a, self.transpose_b])?;
         Ok((geometry.scaled(self.alpha).with_precision(self.precision), dims))
     }
+
+    /// The operands for the vendor's library, where that gains.
+    fn for_library(&self, inputs: &operands::Inputs) -> Result<Option<Operands>> {
+        let &operands::Inputs { a, b, bias } = inputs;
+        let geometry = self.geometry(a, b)?.0;
+        let (gains, output) = (launch::gains_by_library(&geometry), self.output.unwrap_or(a.dtype));
+        Ok(gains.then(|| Operands { inputs: [a, b], bias: bias.map(|bias| bias.dtype), output, addend: Addend::Nothing, geometry }))
+    }
 }
 
 impl Operator for MatMul {
@@ -118,15 +126,13 @@ impl Operator for MatMul {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
-        let arguments = inputs.parameters(outputs)?.map(|(_, argument)| argument);
-        let operands::Inputs { a, b, bias } = inputs;
-        let (geometry, bias, output) = (self.geometry(a, b)?.0, bias.map(|b| b.dtype), outputs[0].dtype);
-        if launch::gains_by_library(&geometry) {
-            let operands = Operands { inputs: [a, b], bias, output, addend: Addend::Nothing, geometry };
-            if let Some(plan) = operands.plan(device, |[a, b]| Ok(self.geometry(a, b)?.0))? {
-                return Ok(plan);
-            }
+        if let Some(operands) = self.for_library(&inputs)?
+            && let Some(plan) = operands.plan(device, |[a, b]| Ok(self.geometry(a, b)?.0))?
+        {
+            return Ok(plan);
         }
+        let arguments = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let (geometry, bias, output) = (self.geometry(inputs.a, inputs.b)?.0, inputs.bias.map(|b| b.dtype), outputs[0].dtype);
         let product = Product { geometry, bias, output };
         if let Some(plan) = product.by_records(arguments, device) {
             return Ok(plan);
@@ -136,6 +142,14 @@ impl Operator for MatMul {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
+        let inputs = operands::Inputs::new(inputs)?;
+        let Some(operands) = self.for_library(&inputs)? else { return Ok(None) };
+        let rounded = operands.rounds(device, |[a, b]| Ok(self.geometry(a, b)?.0))?;
+        let operator = Self { output: Some(operands.output), ..*self };
+        Ok(rounded.map(|(input, to)| Rounding { input, to, operator: Arc::new(operator) }))
     }
 
     fn strict(&self) -> Option<Arc<dyn Operator>> {

@@ -14,7 +14,7 @@ use super::{
     launch,
 };
 use crate::{
-    Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Definition, Description, Launch, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
     description::describe,
@@ -64,16 +64,18 @@ impl MatMulAdd {
         MatMul { transpose_a, transpose_b, alpha, precision, output }
     }
 
+    /// The operands for the vendor's library, where that gains.
+    fn for_library(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Operands>> {
+        let operands::Inputs { a, b, addend } = operands::Inputs::new(inputs)?;
+        let geometry = self.product().geometry(a, b)?.0;
+        let gains = launch::gains_by_library(&geometry);
+        Ok(gains.then_some(Operands { inputs: [a, b], bias: None, output: addend.dtype, addend: Addend::Input, geometry }))
+    }
+
     /// The launches by the vendor's library, where it has the product.
     fn by_library(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Plan>> {
-        let operands::Inputs { a, b, addend } = operands::Inputs::new(inputs)?;
-        let product = self.product();
-        let geometry = product.geometry(a, b)?.0;
-        if !launch::gains_by_library(&geometry) {
-            return Ok(None);
-        }
-        let operands = Operands { inputs: [a, b], bias: None, output: addend.dtype, addend: Addend::Input, geometry };
-        operands.plan(device, |[a, b]| Ok(product.geometry(a, b)?.0))
+        let Some(operands) = self.for_library(inputs)? else { return Ok(None) };
+        operands.plan(device, |[a, b]| Ok(self.product().geometry(a, b)?.0))
     }
 
     /// One launch on a CPU, where all is f32: the sum is made where the product is stored.
@@ -142,6 +144,13 @@ impl Operator for MatMulAdd {
 
     fn precision(&self) -> Precision {
         self.precision
+    }
+
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
+        let Some(operands) = self.for_library(inputs)? else { return Ok(None) };
+        let rounded = operands.rounds(device, |[a, b]| Ok(self.product().geometry(a, b)?.0))?;
+        let operator = Self { output: Some(operands.output), ..*self };
+        Ok(rounded.map(|(input, to)| Rounding { input, to, operator: Arc::new(operator) }))
     }
 
     fn strict(&self) -> Option<Arc<dyn Operator>> {

@@ -1,72 +1,144 @@
-//! The CPU kernel: a row of pairs at a time, widened in cache.
+//! The CPU kernels: a row of pairs at a time, widened in cache, and the sums of the shares' columns.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
-use super::{Params, operands::AT};
+use super::{Params, Parts, operands::AT};
 use crate::{
     float::{Float, widen, with_float},
-    order,
+    order::{self, Fold},
     parallel::{Shared, for_each},
-    rows::rows_per_task,
+    rows::{rows_per_task, with_scratch},
     simd,
 };
+
+/// The sums of the shares, behind `dx`.
+const PARTS: usize = AT.dx + 1;
 
 pub(super) fn kernel(x: DType, weight: DType) -> Result<HostKernel> {
     Ok(with_float!(x, T => with_float!(weight, W => run::<T, W>)))
 }
 
 fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
-    let Params { rows, epsilon, .. } = arguments.params()?;
+    let Params { rows, epsilon, centred, walkers, share, .. } = arguments.params()?;
     let (x, weight, dy) = (arguments.input::<T>(AT.x)?, arguments.optional::<W>(AT.weight)?.map(widen), arguments.input::<T>(AT.dy)?);
     let addend = arguments.optional::<T>(AT.addend)?;
-    let (dx, scales, means) =
-        (arguments.output::<T>(AT.dx)?, arguments.output::<f32>(AT.scale)?, arguments.optional_output::<f32>(AT.mean)?.map(Shared::new));
-    let (n, count) = (rows.length as usize, rows.count());
-    let (dx, scales) = (Shared::new(dx), Shared::new(scales));
-    let together = rows_per_task(n, count);
-    for_each(count.div_ceil(together), together * n.max(1), |task| {
-        // The row minus its mean, and its gradient times the weight.
+    let dx = Shared::new(arguments.output::<T>(AT.dx)?);
+    let parts = arguments.optional_output::<f32>(PARTS)?.map(Shared::new);
+    let (n, count, walkers, centred) = (rows.length as usize, rows.count(), walkers as usize, centred != 0);
+    let width = if centred { 2 * n } else { n };
+    let together = if walkers > 0 { share as usize } else { rows_per_task(n, count) };
+    for_each(count.div_ceil(together), together * n, |task| {
         let mut pairs = vec![[0f32; 2]; n];
-        for row in task * together..((task + 1) * together).min(count) {
-            for (k, pair) in pairs.iter_mut().enumerate() {
-                let gradient = dy[row * n + k].to_f32();
-                *pair = [x[row * n + k].to_f32(), weight.as_ref().map_or(gradient, |weight| gradient * weight[k])];
+        let (mut x_row, mut dy_row, mut sums) = (vec![0f32; n], vec![0f32; n], vec![0f32; walkers * width]);
+        for (index, row) in (task * together..((task + 1) * together).min(count)).enumerate() {
+            let range = row * n..(row + 1) * n;
+            T::widen_into(&x[range.clone()], &mut x_row);
+            T::widen_into(&dy[range.clone()], &mut dy_row);
+            pair(&x_row, &dy_row, weight.as_deref(), &mut pairs);
+            let found = centre(&mut pairs, epsilon, centred);
+            if walkers > 0 {
+                let (weight, bias) = sums[index % walkers * width..][..width].split_at_mut(n);
+                add_row(&pairs, &dy_row, found.scale, weight, bias);
             }
-            let (scale, mean) = differentiate(&mut pairs, epsilon, means.is_some());
-            // SAFETY: this row and its statistics belong to this task.
-            unsafe {
-                scales.write(row, scale);
-                means.iter().for_each(|means| means.write(row, mean));
-                pairs
-                    .iter()
-                    .enumerate()
-                    .for_each(|(k, [x, _])| dx.write(row * n + k, sum(T::from_f32(*x), addend.map(|addend| addend[row * n + k]))));
+            differentiate(&pairs, found, centred, &mut x_row);
+            // SAFETY: this row belongs to this task.
+            let to = unsafe { dx.part(row * n, n) };
+            T::narrow_into(&x_row, to);
+            if let Some(addend) = addend {
+                to.iter_mut().zip(&addend[range]).for_each(|(dx, addend)| *dx = T::from_f32(addend.to_f32() + dx.to_f32()));
             }
+        }
+        if let Some(parts) = &parts {
+            let (total, others) = sums.split_at_mut(width);
+            others.chunks(width).for_each(|sums| total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum));
+            // SAFETY: this share belongs to this task.
+            unsafe { parts.part(task * width, width) }.copy_from_slice(total);
         }
     });
     Ok(())
 }
 
-/// What is written of a gradient.
-fn sum<T: Float>(dx: T, addend: Option<T>) -> T {
-    addend.map_or(dx, |addend| T::from_f32(addend.to_f32() + dx.to_f32()))
+/// What a row's gradient is made of, beside the row.
+#[derive(Clone, Copy)]
+struct Found {
+    scale: f32,
+    shift: f32,
+    slope: f32,
 }
 
 simd! {
-    /// The first of each pair becomes the gradient; gives the inverse deviation and the mean.
-    fn differentiate(pairs: &mut [[f32; 2]], epsilon: f32, centred: bool) -> (f32, f32) {
+    /// The row's elements, each with its gradient times the weight.
+    fn pair(x: &[f32], dy: &[f32], weight: Option<&[f32]>, pairs: &mut [[f32; 2]]) {
+        match weight {
+            None => pairs.iter_mut().zip(x).zip(dy).for_each(|((pair, x), dy)| *pair = [*x, *dy]),
+            Some(weight) => pairs.iter_mut().zip(x).zip(dy).zip(weight).for_each(|(((pair, x), dy), w)| *pair = [*x, dy * w]),
+        }
+    }
+}
+
+simd! {
+    /// Takes the mean from the elements.
+    fn centre(pairs: &mut [[f32; 2]], epsilon: f32, centred: bool) -> Found {
         let count = pairs.len() as f32;
-        let mean = if centred { order::sum(pairs, |a, [x, _]: [f32; 2]| a + x) / count } else { 0.0 };
-        for [x, _] in pairs.iter_mut() {
-            *x -= mean;
+        if centred {
+            let mean = order::sum(pairs, |a, [x, _]: [f32; 2]| a + x) / count;
+            pairs.iter_mut().for_each(|[x, _]| *x -= mean);
         }
         let scale = 1.0 / (order::sum(pairs, |a, [c, _]: [f32; 2]| c.mul_add(c, a)) / count + epsilon).sqrt();
         let shift = if centred { order::sum(pairs, |a, [_, h]: [f32; 2]| a + h) / count } else { 0.0 };
         let slope = order::sum(pairs, |a, [c, h]: [f32; 2]| h.mul_add(c, a)) * scale / count;
-        for [c, h] in pairs.iter_mut() {
-            let normalised = *c * scale;
-            *c = ((if centred { *h - shift } else { *h }) - normalised * slope) * scale;
+        Found { scale, shift, slope }
+    }
+}
+
+simd! {
+    /// Adds what a row has for the weight, and for the bias if there are sums for it.
+    fn add_row(pairs: &[[f32; 2]], dy: &[f32], scale: f32, weight: &mut [f32], bias: &mut [f32]) {
+        weight.iter_mut().zip(pairs).zip(dy).for_each(|((sum, [c, _]), dy)| *sum = dy.mul_add(c * scale, *sum));
+        bias.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy);
+    }
+}
+
+simd! {
+    fn differentiate(pairs: &[[f32; 2]], found: Found, centred: bool, dx: &mut [f32]) {
+        let Found { scale, shift, slope } = found;
+        for (dx, [c, h]) in dx.iter_mut().zip(pairs) {
+            let normalised = c * scale;
+            *dx = ((if centred { h - shift } else { *h }) - normalised * slope) * scale;
         }
-        (scale, mean)
+    }
+}
+
+pub(super) fn last_kernel(weight: DType) -> Result<HostKernel> {
+    Ok(with_float!(weight, W => run_last::<W>))
+}
+
+fn run_last<W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let Parts { count, width, columns } = arguments.params()?;
+    let parts = arguments.input::<f32>(0)?;
+    let (dweight, dbias) = (Shared::new(arguments.output::<W>(1)?), arguments.optional_output::<W>(2)?.map(Shared::new));
+    let (count, width, columns) = (count as usize, width as usize, columns as usize);
+    // A tile's columns are the weight's or the bias'.
+    let tiles = columns.div_ceil(order::TILE);
+    for_each(width / columns.max(1) * tiles, order::TILE * count, |task| {
+        let start = task % tiles * order::TILE;
+        let tile = order::TILE.min(columns - start);
+        with_scratch(tile + order::columns_scratch(tile), |scratch| {
+            let (total, scratch) = scratch.split_at_mut(tile);
+            fold(&parts[task / tiles * columns + start..], (count, width), scratch, total);
+            let to = if task < tiles { Some(&dweight) } else { dbias.as_ref() };
+            // SAFETY: these columns belong to this task.
+            to.iter().for_each(|to| W::narrow_into(total, unsafe { to.part(start, tile) }));
+        });
+    });
+    Ok(())
+}
+
+simd! {
+    /// Adds up the lines that begin at each `width` numbers.
+    fn fold(parts: &[f32], size: (usize, usize), scratch: &mut [f32], total: &mut [f32]) {
+        let (count, width) = size;
+        let (tile, sum) = (total.len(), Fold { identity: 0.0, step: |a, x, _| a + x, combine: order::add });
+        order::fold_columns(|k: usize| &parts[k * width..][..tile], count, 0..order::row_groups(count), sum, scratch, total);
     }
 }

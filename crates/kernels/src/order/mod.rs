@@ -132,9 +132,15 @@ pub fn sum_group(accumulators: &Accumulators) -> f32 {
 /// Combines a simdgroup's accumulators: slots pairwise, lanes by the xor tree.
 #[inline(always)]
 pub fn combine_group(accumulators: &[f32; GROUP], op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    combine_lanes(&combine_slots(accumulators, op), op)
+}
+
+/// Combines the slots of each lane of a simdgroup pairwise.
+#[inline(always)]
+pub fn combine_slots(accumulators: &[f32; GROUP], op: impl Fn(f32, f32) -> f32 + Copy) -> [f32; 32] {
     let slots: [f32; 128] = pairs(accumulators, op);
     let slots: [f32; 64] = pairs(&slots, op);
-    combine_lanes(&pairs(&slots, op), op)
+    pairs(&slots, op)
 }
 
 #[inline(always)]
@@ -194,6 +200,31 @@ pub fn max(a: f32, b: f32) -> f32 {
 #[inline(always)]
 pub fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
+}
+
+/// The largest element, for which the order does not matter. A NaN may go unseen.
+#[inline(always)]
+pub fn largest(x: &[f32]) -> f32 {
+    const LANES: usize = 64;
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane = larger(*lane, *x);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = larger(*lane, *x);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = larger(*low, *high);
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
 
 /// The smaller; NaN if either is.

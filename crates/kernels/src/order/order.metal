@@ -136,16 +136,25 @@ inline typename Op::A combine_simdgroups(typename Op::A value, RowThread t, thre
     return total;
 }
 
+// What a simdgroup has of a row from its threads' values, for them.
+template <typename Op>
+inline typename Op::A combine_simdgroup(typename Op::A value, RowThread t) {
+    if (t.count >= 32) {
+        return shuffle(combine_lanes<Op>(value), 0);
+    }
+    return shuffle(combine_lanes<Op>(value, t.count), ushort(t.lane & ~(t.count - 1)));
+}
+
+// The row's result from those of its threads, for every thread.
+template <typename Op>
+inline typename Op::A combine_threads(typename Op::A value, RowThread t, threadgroup typename Op::A* partial) {
+    return combine_simdgroups<Op>(combine_simdgroup<Op>(value, t), t, partial);
+}
+
 // The row's result, for every thread.
 template <typename Op>
 inline typename Op::A combine_row(thread const typename Op::A* slots, RowThread t, threadgroup typename Op::A* partial) {
-    typename Op::A value = combine_slots<Op>(slots);
-    if (t.count >= 32) {
-        value = shuffle(combine_lanes<Op>(value), 0);
-    } else {
-        value = shuffle(combine_lanes<Op>(value, t.count), ushort(t.lane & ~(t.count - 1)));
-    }
-    return combine_simdgroups<Op>(value, t, partial);
+    return combine_threads<Op>(combine_slots<Op>(slots), t, partial);
 }
 
 // How many of the eight elements from k on exist in a row of n.
@@ -363,11 +372,11 @@ struct RowShare {
         store(row, v, slots, kept);
     }
 
-    // The row's result, for every thread, as combine_row.
+    // What a simdgroup has of the row, for its threads.
     template <typename Op>
-    float combine(thread const float* slots, threadgroup float* partial) const {
+    float combine_in_simdgroup(thread const float* slots) const {
         if (t.count < 32) {
-            return combine_row<Op>(slots, t, partial);
+            return combine_simdgroup<Op>(combine_slots<Op>(slots), t);
         }
         float value;
         if (spread) {
@@ -381,6 +390,12 @@ struct RowShare {
             value = Op::apply(value, shuffle_xor(value, mask));
         }
         value = spread ? value : Op::apply(value, shuffle_xor(value, 1));
-        return combine_simdgroups<Op>(shuffle(value, 0), t, partial);
+        return shuffle(value, 0);
+    }
+
+    // The row's result, for every thread, as combine_row.
+    template <typename Op>
+    float combine(thread const float* slots, threadgroup float* partial) const {
+        return combine_simdgroups<Op>(combine_in_simdgroup<Op>(slots), t, partial);
     }
 };

@@ -4,11 +4,13 @@
 //! `silu(y_0) · y_1` for two. Activations are f32, weights f32, f16 or bf16.
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
-//!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before.
+//!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast precision a CUDA device of
+//!   compute capability 9.0 rounds 2 to 8 rows to the type of 16-bit weights of up to 48 MiB, and multiplies them on its tensor cores.
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`], [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.
 
+mod few;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -140,6 +142,12 @@ impl Layers {
         self.weights()[index].map_or(0, |w| w.shape()[0])
     }
 
+    /// The weights, the biases, the residual and the results.
+    fn operands(&self, outputs: &[TensorInfo]) -> Result<[(Parameter, Argument); 10]> {
+        let all = self.parameters(outputs)?;
+        Ok([AT.w0, AT.w1, AT.w2, AT.b0, AT.b1, AT.b2, AT.residual, AT.y0, AT.y1, AT.y2].map(|index| all[index].clone()))
+    }
+
     /// Rows of x and elements of each.
     fn extents(&self) -> [usize; 2] {
         self.x.shape().split_last().map_or([1, 1], |(&k, rows)| [rows.iter().product(), k])
@@ -199,6 +207,10 @@ impl Layers {
     }
 }
 
+fn has_library(device: &DeviceProperties) -> bool {
+    device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library)
+}
+
 impl Operator for Projection {
     fn name(&self) -> &'static str {
         "projection"
@@ -212,7 +224,12 @@ impl Operator for Projection {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
-        if device.simd_width > 1 { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
+        let ([rows, _], is_fast) = (layers.extents(), self.precision == Precision::Fast);
+        if is_fast && let Some(plan) = self.of_few_rows(&layers, layers.operands(outputs)?, device) {
+            return Ok(plan);
+        }
+        let by_library = is_fast && has_library(device) && rows > FEW_FOR_LIBRARY;
+        if device.simd_width > 1 && !by_library { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
     }
 
     fn precision(&self) -> Precision {
@@ -229,12 +246,12 @@ impl Operator for Projection {
 }
 
 impl Projection {
-    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with weights of this type.
-    pub fn most_rows(precision: Precision, weight: DType, device: &DeviceProperties) -> usize {
-        let has_library = device.features().is_some_and(|cuda: &CudaFeatures| cuda.matrix_library);
+    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with such weights.
+    pub fn most_rows(precision: Precision, weight: TensorInfo, device: &DeviceProperties) -> usize {
         match precision {
-            Precision::Fast if has_library => FEW_FOR_LIBRARY,
-            Precision::Strict | Precision::Invariant if weight.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Fast if few::takes(weight, device) => few::MOST_ROWS,
+            Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
+            Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
             Precision::Strict | Precision::Invariant | Precision::Fast => FEW_ROWS,
         }
     }
@@ -343,8 +360,7 @@ impl Projection {
             n: [0, 1, 2].map(|index| layers.n(index)),
             present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
         };
-        let all = layers.parameters(outputs)?;
-        let mut operands = [AT.w0, AT.w1, AT.w2, AT.b0, AT.b1, AT.b2, AT.residual, AT.y0, AT.y1, AT.y2].map(|index| all[index].clone());
+        let mut operands = layers.operands(outputs)?;
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {
                 operand.1 = Argument::Scratch(plan.scratch.len() + number);

@@ -25,6 +25,15 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
+    /// What fast precision may lose of x, which is rounded to the type of 16-bit weights.
+    fn rounding(&self) -> f64 {
+        match (self.precision, self.weight) {
+            (Precision::Fast, DType::BF16) => 2f64.powi(-9),
+            (Precision::Fast, DType::F16) => 2f64.powi(-12),
+            (Precision::Fast | Precision::Strict, _) => 0.0,
+        }
+    }
+
     fn case(self) -> Case {
         let Self { m, k, gated, precision, .. } = self;
         let n = self.n.to_vec();
@@ -42,7 +51,7 @@ impl Layers<'_> {
         let epsilon = self.norm.is_some().then_some(1e-5f32);
         // Normalised elements are at most about twice as large, and so are sums; a gate multiplies two of them.
         let size = (k as f64).sqrt() * if gated { 2.0 + (k as f64).sqrt() } else { 2.0 };
-        let bound = Bound::relative(3e-6).with_absolute(error(precision, [DType::F32, self.weight], k) * size);
+        let bound = Bound::relative(3e-6).with_absolute((error(precision, [DType::F32, self.weight], k) + self.rounding()) * size);
         Case::new(Projection { epsilon, gated, precision }, inputs, bound, move |i| {
             let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
@@ -102,6 +111,15 @@ pub(crate) fn cases() -> Vec<Case> {
     let fast = Layers { precision: Precision::Fast, ..plain };
     cases.push(normed(Layers { k: 264, ..fast }, DType::BF16));
     cases.push(Layers { m: 3, k: 520, n: &[19], residual: true, weight: DType::F16, ..fast }.case());
+    // Whole pieces of rows for tensor cores: parts of k that are put together, or none, every number of rows, and columns that are no whole blocks.
+    for (m, k, weight) in [(2, 1024, DType::BF16), (7, 384, DType::F16), (8, 640, DType::BF16), (5, 128, DType::F16), (9, 256, DType::BF16)] {
+        let of = Layers { m, k, weight, ..fast };
+        cases.push(normed(Layers { n: &[70, 64, 3], bias: Some(DType::F32), ..of }, weight));
+        cases.push(normed(Layers { n: &[45, 45], gated: true, bias: Some(weight), ..of }, DType::F32));
+        cases.push(Layers { n: &[200], residual: true, ..of }.case());
+    }
+    cases.push(Layers { m: 8, k: 2048, n: &[9000], ..fast }.case());
+    cases.push(Layers { m: 8, k: 136, n: &[90], ..fast }.case());
     cases.push(Layers { m: 0, ..plain }.case());
     cases.push(Layers { n: &[0, 3], ..plain }.case());
     cases.push(Layers { k: 0, n: &[3], ..plain }.case());

@@ -170,7 +170,7 @@ struct Tile<1, W, C, ROWS, COLUMNS> {
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, biased, sum) : factor.biased(p.present & 2, biased, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && at % 2 == 0 && r < p.m && c < gate.n) {
-            gate.y[ulong(r) * gate.n + c] = strict::silu(value) * other;
+            gate.y[ulong(r) * gate.n + c] = strict::gate(value, 1.0f) * other;
         }
     }
 };

@@ -263,7 +263,7 @@ struct Columns<1, T, C> {
         if (row < p.m && c < gate.n) {
             const float value = gate.biased(p.present & 1, c, total(sums, stride));
             const float other = factor.biased(p.present & 2, c, total(sums + stride / 2, stride));
-            gate.y[ulong(row) * gate.n + c] = narrow<T>(strict::silu(value) * other);
+            gate.y[ulong(row) * gate.n + c] = narrow<T>(strict::gate(value, 1.0f) * other);
         }
     }
 };

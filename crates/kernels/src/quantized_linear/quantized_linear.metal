@@ -144,7 +144,7 @@ struct Tile<1, T, C, ROWS, 2, LANES> {
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && lane % LANES < 8 && at % 2 == 0 && r < p.m && column < gate.n) {
-            gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::silu(value) * other);
+            gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::gate(value, 1.0f) * other);
         }
     }
 };

@@ -22,7 +22,7 @@ use crate::{
     description::describe,
     gradient::Gradient,
     metal::{self, metal_file, params},
-    norm_gradient::OfNorm,
+    norm_gradient::of_norm,
     order,
     rows::Rows,
     signature::{self, mismatch, misshapen, operands, shape_of},
@@ -117,8 +117,7 @@ impl Operator for RmsNorm {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
-        let mut found = OfNorm::new(self.axis, self.epsilon, false);
-        Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, index| found.by(gradient, index))
+        of_norm(Gradient::new(self, inputs, upstream)?, wanted, self.axis, self.epsilon, false)
     }
 }
 

@@ -33,7 +33,7 @@ simd! {
     fn softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
             let ahead = ahead.unwrap_or(Ahead::after(x, y));
-            let max = max(x);
+            let max = order::largest(x);
             for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
                 ahead.fetch(piece);
                 for (y, x) in y.iter_mut().zip(x) {
@@ -52,7 +52,7 @@ simd! {
     fn log_softmax(x: &[f32], y: &mut [f32], n: usize, ahead: Option<Ahead>) {
         for (x, y) in x.chunks_exact(n).zip(y.chunks_exact_mut(n)) {
             let ahead = ahead.unwrap_or(Ahead::after(x, y));
-            let max = max(x);
+            let max = order::largest(x);
             let log = math::log(order::sum(x, |a, x| a + math::exp_nonpositive(x - max)));
             for (piece, (x, y)) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)).enumerate() {
                 ahead.fetch(piece);
@@ -62,31 +62,6 @@ simd! {
             }
         }
     }
-}
-
-/// The order does not matter here. A NaN may go unseen: it comes back in the sum.
-#[inline(always)]
-fn max(x: &[f32]) -> f32 {
-    const LANES: usize = 64;
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    for block in blocks {
-        for (lane, x) in lanes.iter_mut().zip(block) {
-            *lane = order::larger(*lane, *x);
-        }
-    }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = order::larger(*lane, *x);
-    }
-    let mut half = LANES / 2;
-    while half > 0 {
-        let (low, high) = lanes.split_at_mut(half);
-        for (low, high) in low.iter_mut().zip(high) {
-            *low = order::larger(*low, *high);
-        }
-        half /= 2;
-    }
-    lanes[0]
 }
 
 simd! {

@@ -7,7 +7,7 @@ use super::{Params, operands::AT};
 use crate::{elementwise::halves, float::Float, math, parallel::spread_parts, signature::no_kernel, simd};
 
 /// Elements of a task: small enough that even a single token's vector is shared.
-const BLOCK: usize = 4 << 10;
+pub(super) const BLOCK: usize = 4 << 10;
 
 pub(super) fn kernel(dtype: DType) -> Result<HostKernel> {
     Ok(match dtype {
@@ -45,11 +45,6 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, gate: fn(&[T], &[T], &mut [T
 
 simd! {
     fn gate(a: &[f32], b: &[f32], y: &mut [f32], alpha: f32) {
-        let elements = y.iter_mut().zip(a).zip(b);
-        if alpha == 1.0 {
-            elements.for_each(|((y, a), b)| *y = math::silu(*a) * b);
-        } else {
-            elements.for_each(|((y, a), b)| *y = a * math::sigmoid(alpha * a) * b);
-        }
+        y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = math::gate(*a, alpha) * b);
     }
 }

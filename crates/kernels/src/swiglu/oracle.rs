@@ -10,7 +10,7 @@ fn gate(a: f64, b: f64, alpha: f64) -> f64 {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let bound = Bound::relative(2.5e-7).with_absolute(1e-37);
+    let bound = Bound::relative(6e-7).with_absolute(1e-36);
     let mut cases = Vec::new();
     for &dtype in DType::FLOATS {
         for dims in [&[0][..], &[1], &[5, 77], &[3, 40, 211]] {

@@ -1,9 +1,5 @@
 // silu(a) · b of two tensors or of the halves of one's rows, in f32: each is read once, the output is written once.
 
-inline float gate(float a, float b, float alpha) {
-    return (alpha == 1.0f ? strict::silu(a) : a * strict::sigmoid(alpha * a)) * b;
-}
-
 template <typename T>
 [[kernel]] void swiglu(
     device const T* a [[buffer(0)]],
@@ -36,7 +32,7 @@ template <typename T>
         }
     }
     for (uint i = 0; i < SLOTS; ++i) {
-        gated.at[i] = pack<T>(gate(unpack<T>(gated.at[i]), unpack<T>(factor.at[i]), params.alpha));
+        gated.at[i] = pack<T>(strict::gate(unpack<T>(gated.at[i]), params.alpha) * unpack<T>(factor.at[i]));
     }
     store_block(stored(y) + first, gated, count);
 }

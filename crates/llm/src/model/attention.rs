@@ -207,7 +207,7 @@ impl Attention {
     /// Attention of rotated queries `[tokens, heads, head_dim]` of many texts.
     fn in_pages(&self, q: &Tensor, LayerCache { keys, values }: &LayerCache, places: &Places) -> Result<Tensor> {
         let Scoring { scale, softcap, left_window, .. } = self.scoring;
-        let attention = PagedAttention { scale, softcap, left_window, page: places.page as u64 };
+        let attention = PagedAttention { scale, softcap, left_window, page: places.page as u64, precision: q.executor().precision() };
         let mut first = 0;
         let groups = places.groups.iter().map(|Group { table, positions }| {
             let [texts, tokens] = [0, 1].map(|axis| positions.shape()[axis]);

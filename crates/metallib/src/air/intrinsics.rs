@@ -27,7 +27,7 @@ pub(super) struct Intrinsics<'a> {
 }
 
 /// Functions that threads call together.
-const SITED: &[&str] = &[
+const TOGETHER: &[&str] = &[
     "air.simd_",
     "air.quad_",
     "air.simdgroup",
@@ -36,10 +36,46 @@ const SITED: &[&str] = &[
     "__tensorops_impl_matmul2d_op_run",
     "__tensorops_impl_convolution2d_op_run",
 ];
+/// Those of them that a part of a simdgroup may call.
+const OF_LANES: &[&str] = &["air.simd_", "air.quad_", "air.simdgroup.barrier"];
 
-/// Whether the place of the call is handed over, last.
-pub(super) fn is_sited(name: &str, machine: &Machine<'_>) -> bool {
-    matches!(machine, Machine::Simulator(_)) && SITED.iter().any(|prefix| name.starts_with(prefix))
+/// What a device is given of a call beside its arguments; it comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    Nothing,
+    /// Where the call is.
+    Place,
+    /// The lanes that come to it.
+    Lanes,
+}
+
+impl Site {
+    pub(super) fn of(name: &str, machine: &Machine<'_>) -> Self {
+        let is_one = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        match machine {
+            Machine::Simulator(_) if is_one(TOGETHER) => Site::Place,
+            Machine::Nvidia(_) if is_one(OF_LANES) => Site::Lanes,
+            Machine::Simulator(_) | Machine::Nvidia(_) => Site::Nothing,
+        }
+    }
+
+    fn parameters(self) -> impl Iterator<Item = String> {
+        let parameters: &[&str] = match self {
+            Site::Nothing => &[],
+            Site::Place => &["ptr %file", "i32 %line"],
+            Site::Lanes => &["i32 %among"],
+        };
+        parameters.iter().map(|&parameter| parameter.to_owned())
+    }
+
+    fn kinds(self) -> impl Iterator<Item = String> {
+        let kinds: &[&str] = match self {
+            Site::Nothing => &[],
+            Site::Place => &["ptr", "i32"],
+            Site::Lanes => &["i32"],
+        };
+        kinds.iter().map(|&kind| kind.to_owned())
+    }
 }
 
 impl<'a> Intrinsics<'a> {
@@ -55,9 +91,7 @@ impl<'a> Intrinsics<'a> {
         let body = if call.name.starts_with(tensors::PREFIX) { self.tensors(call) } else { self.body(call) };
         let Some(body) = body else { return false };
         let mut parameters: Vec<String> = call.parameters.iter().enumerate().map(|(at, kind)| format!("{kind} %x{at}")).collect();
-        if is_sited(call.name, self.machine) {
-            parameters.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
-        }
+        parameters.extend(Site::of(call.name, self.machine).parameters());
         let text =
             format!("\ndefine internal {} @{}({}) {} {{\n{body}}}\n", call.result, call.name, parameters.join(", "), self.machine.attributes());
         self.definitions.insert(call.name.to_owned(), text);
@@ -105,12 +139,10 @@ impl<'a> Intrinsics<'a> {
         let operation = operation.strip_prefix("fast_").or_else(|| operation.strip_prefix("precise_")).unwrap_or(operation);
         let words = [operation].into_iter().chain(kind.iter().copied().filter(|word| operation != "atomic" || !matches!(*word, "global" | "local")));
         let name = format!("elv_air_{}", words.collect::<Vec<_>>().join("_"));
-        let (mut parameters, mut arguments) = (call.parameters.join(", "), numbered(&call.parameters));
-        if is_sited(call.name, self.machine) {
-            parameters += if parameters.is_empty() { "ptr, i32" } else { ", ptr, i32" };
-            arguments.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
-        }
-        self.call(&name, call.result, &parameters, &arguments)
+        let site = Site::of(call.name, self.machine);
+        let kinds: Vec<String> = call.parameters.iter().map(|&kind| kind.to_owned()).chain(site.kinds()).collect();
+        let arguments: Vec<String> = numbered(&call.parameters).into_iter().chain(site.parameters()).collect();
+        self.call(&name, call.result, &kinds.join(", "), &arguments)
     }
 
     pub(super) fn call(&mut self, name: &str, result: &str, parameters: &str, arguments: &[String]) -> Option<String> {
@@ -151,9 +183,7 @@ impl<'a> Intrinsics<'a> {
                     arguments.push(format!("{scalar} %x{at}"));
                 }
             }
-            if is_sited(&name, self.machine) {
-                arguments.extend(["ptr %file".to_owned(), "i32 %line".to_owned()]);
-            }
+            arguments.extend(Site::of(&name, self.machine).parameters());
             let _ = writeln!(body, "  %y.{lane} = call {element} @{name}({})", arguments.join(", "));
             let _ = writeln!(body, "  %made.{lane} = insertelement {} {made}, {element} %y.{lane}, i32 {lane}", call.result);
             made = format!("%made.{lane}");
@@ -173,8 +203,7 @@ impl<'a> Intrinsics<'a> {
                 _ => return None,
             })
         };
-        let places = ["ptr %file".to_owned(), "i32 %line".to_owned()];
-        let site: &[String] = if is_sited(call.name, self.machine) { &places } else { &[] };
+        let site = Site::of(call.name, self.machine);
         let (mut body, mut arguments, mut kinds) = (String::new(), Vec::new(), Vec::new());
         let mut give = |kind: &str, value: String| {
             kinds.push(kind.to_owned());
@@ -197,7 +226,7 @@ impl<'a> Intrinsics<'a> {
             }
             ("init_diag", [kind]) => {
                 give(kind, "%x0".to_owned());
-                self.filled(&format!("elv_air_matrix_diagonal_{}", suffix(kind)?), call.result, body, arguments, kinds, &[])
+                self.filled(&format!("elv_air_matrix_diagonal_{}", suffix(kind)?), call.result, body, arguments, kinds, Site::Nothing)
             }
             ("multiply_accumulate", [a, b, c]) => {
                 let a = both(&mut body, 0, a, &mut give)?;
@@ -219,8 +248,8 @@ impl<'a> Intrinsics<'a> {
                 offsets(&mut body, 2, place, &mut give)?;
                 let element = both(&mut body, 0, matrix, &mut give)?;
                 let name = format!("elv_air_matrix_store_{}", suffix(&element)?);
-                kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
-                arguments.extend_from_slice(site);
+                kinds.extend(site.kinds());
+                arguments.extend(site.parameters());
                 Some(body + &self.call(&name, "void", &kinds.join(", "), &arguments)?)
             }
             _ => None,
@@ -228,20 +257,12 @@ impl<'a> Intrinsics<'a> {
     }
 
     /// A call that fills two elements, of which the result is made.
-    fn filled(
-        &mut self,
-        name: &str,
-        result: &str,
-        body: String,
-        mut arguments: Vec<String>,
-        mut kinds: Vec<String>,
-        site: &[String],
-    ) -> Option<String> {
+    fn filled(&mut self, name: &str, result: &str, body: String, mut arguments: Vec<String>, mut kinds: Vec<String>, site: Site) -> Option<String> {
         let (_, element) = vector(result)?;
         kinds.push("ptr".to_owned());
         arguments.push("ptr %made".to_owned());
-        kinds.extend(site.iter().map(|value| value.split(' ').next().unwrap_or_default().to_owned()));
-        arguments.extend_from_slice(site);
+        kinds.extend(site.kinds());
+        arguments.extend(site.parameters());
         if !self.runtime.contains(name) {
             return None;
         }

@@ -15,7 +15,8 @@ use elinvar_msl::Kernel;
 use super::{
     constants::literal,
     instructions::{bare, call, callee, intrinsic_name, linkage, without_attributes, without_flags, without_section},
-    intrinsics::{Call, Intrinsics, is_sited},
+    intrinsics::{Call, Intrinsics, Site},
+    lanes,
     matrices::{shrinks, shrunk},
     nvidia::Nvidia,
     simulator::Simulator,
@@ -99,6 +100,7 @@ pub fn lower(module: &str, request: &Request<'_>) -> Result<String> {
     let mut lowering = Lowering {
         request,
         shared,
+        together: lanes::together(module, &request.machine),
         defined,
         shrinks: shrinks(module),
         has_lines: matches!(request.machine, Machine::Simulator(_)) && module.contains("\n!llvm.dbg.cu = "),
@@ -172,6 +174,8 @@ pub(super) struct Lowering<'a> {
     pub(super) shared: HashMap<&'a str, Shared<'a>>,
     /// The module's own functions.
     defined: HashSet<&'a str>,
+    /// Those of them that are given the lanes that call them.
+    together: HashSet<&'a str>,
     shrinks: bool,
     /// The library has line tables of its own, which are kept.
     pub(super) has_lines: bool,
@@ -262,21 +266,41 @@ impl<'a> Lowering<'a> {
         let start = plain.find(name).unwrap_or(0) + name.len();
         let end = start + balanced(&plain[start..]).ok_or_else(|| Error::internal(format!("a function whose parameters do not end: {line}")))?;
         let is_entry = name.trim_matches(['@', '"']) == self.request.function_name();
-        let (result, parameters) = if is_entry {
+        let is_together = self.together.contains(name) && !is_entry;
+        let (result, mut parameters) = if is_entry {
             ("internal void ".to_owned(), bare(&plain[start + 1..end - 1]))
         } else {
             (linkage(&plain[..plain.find(name).unwrap_or(0)]), plain[start + 1..end - 1].to_owned())
         };
+        let unnamed = operands(&parameters)
+            .into_iter()
+            .filter_map(operand)
+            .filter(|(_, value)| value.strip_prefix('%').is_some_and(|name| name.parse::<u32>().is_ok()))
+            .count();
+        if is_together {
+            let separator = if parameters.is_empty() { "" } else { ", " };
+            parameters += &format!("{separator}i32 {}", lanes::AMONG);
+        }
         let place = self.function_place(line);
         self.functions.push(number);
         self.push(&format!("\ndefine {result}{name}({parameters}) #0{place} {{"));
         let label = body.first().is_some_and(|(_, line)| line.ends_with(':') && !line.starts_with(' '));
         let (label, body) = body.split_at(usize::from(label));
         label.iter().for_each(|(_, line)| self.push(line));
-        let mut function = Function { hoisted: String::new(), used: BTreeSet::new(), expressions: 0 };
+        let entry = label.first().map_or(format!("%{unnamed}"), |(_, line)| format!("%{}", line.split(':').next().unwrap_or_default()));
+        let mut function = Function { hoisted: String::new(), used: BTreeSet::new(), expressions: 0, among: lanes::ALL.to_owned() };
+        let lines: Vec<&str> = body.iter().map(|(_, line)| *line).collect();
+        let lanes = lanes::find(&lines, &entry, if is_together { lanes::AMONG } else { lanes::ALL }, |name| {
+            self.together.contains(name) || lanes::are_asked(name, &self.request.machine)
+        });
+        if lanes.are_voted() {
+            self.declared.insert(lanes::VOTE.to_owned());
+        }
         let outer = std::mem::take(&mut self.out);
-        for (at, line) in body {
-            self.line(*at, line, &mut function)?;
+        for (at, (number, line)) in body.iter().enumerate() {
+            lanes.before(at).for_each(|added| self.push(added));
+            lanes.at(at).unwrap_or(lanes::ALL).clone_into(&mut function.among);
+            self.line(*number, line, &mut function)?;
         }
         let rewritten = std::mem::replace(&mut self.out, outer);
         if let Machine::Simulator(_) = self.request.machine {
@@ -345,7 +369,7 @@ impl<'a> Lowering<'a> {
             plain = self.memory(plain, function);
         }
         if let Some((call, start)) = call(&plain) {
-            plain = self.call(number, &plain, call, start)?;
+            plain = self.call(number, &plain, call, start, &function.among)?;
         } else {
             plain = self.shift(without_flags(&plain), &place);
             if let Machine::Simulator(Simulator { checked: true, .. }) = self.request.machine {
@@ -411,7 +435,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A call: of Metal's library, of LLVM's own, or of another function of the module.
-    fn call(&mut self, number: usize, line: &str, call: usize, start: usize) -> Result<String> {
+    fn call(&mut self, number: usize, line: &str, call: usize, start: usize, among: &str) -> Result<String> {
         // What is called stands before the arguments: a name, or a pointer, or assembly.
         let unknown = |what: &str| self.request.unsupported(&format!("it calls {what}, which {} does not have", self.request.machine.name()));
         let Some((result, at)) = callee(&line[start..]).map(|(result, at)| (result, start + at)) else { return Err(unknown("what has no name")) };
@@ -427,6 +451,10 @@ impl<'a> Lowering<'a> {
         if function.starts_with("llvm.") {
             return Ok(intrinsic_name(line));
         }
+        if self.together.contains(name) {
+            let separator = if end - after > 2 { ", " } else { "" };
+            return Ok(format!("{}{separator}i32 {among}{}", &line[..end - 1], &line[end - 1..]));
+        }
         if self.defined.contains(name) {
             return Ok(line.to_owned());
         }
@@ -438,8 +466,10 @@ impl<'a> Lowering<'a> {
             return Err(unknown(&format!("`{function}`")));
         }
         let mut arguments: Vec<String> = arguments.iter().map(|(kind, value)| format!("{kind} {value}")).collect();
-        if is_sited(function, &self.request.machine) {
-            arguments.extend(["ptr @elv.file".to_owned(), format!("i32 {number}")]);
+        match Site::of(function, &self.request.machine) {
+            Site::Nothing => {}
+            Site::Place => arguments.extend(["ptr @elv.file".to_owned(), format!("i32 {number}")]),
+            Site::Lanes => arguments.push(format!("i32 {among}")),
         }
         Ok(format!("{}call {result} {name}({})", &line[..call], arguments.join(", ")))
     }
@@ -486,6 +516,8 @@ struct Function {
     /// The threadgroup variables.
     used: BTreeSet<usize>,
     expressions: usize,
+    /// The lanes that come to the line that is read.
+    among: String,
 }
 
 #[cfg(test)]

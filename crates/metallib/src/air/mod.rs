@@ -4,6 +4,7 @@
 mod constants;
 mod instructions;
 mod intrinsics;
+mod lanes;
 mod lower;
 mod matrices;
 mod nvidia;
@@ -22,6 +23,7 @@ pub const LOWERING: &[&[u8]] = &[
     include_bytes!("constants.rs"),
     include_bytes!("instructions.rs"),
     include_bytes!("intrinsics.rs"),
+    include_bytes!("lanes.rs"),
     include_bytes!("lower.rs"),
     include_bytes!("matrices.rs"),
     include_bytes!("nvidia.rs"),

@@ -49,7 +49,7 @@ PLAIN(BITS)
 
 // ---- barriers, simdgroups and quadgroups: the place of a call comes last, where the device asks for it ---------------------------------------------
 AIR void elv_air_wg_barrier(int flags, int AND_HERE) { metal::threadgroup_barrier((metal::mem_flags)flags AND_PLACE); }
-AIR void elv_air_simdgroup_barrier(int flags, int AND_HERE) { metal::simdgroup_barrier((metal::mem_flags)flags AND_PLACE); }
+AIR void elv_air_simdgroup_barrier(int flags, int AND_LANES) { metal::simdgroup_barrier((metal::mem_flags)flags AND_THESE); }
 AIR void elv_air_atomic_fence(int flags, int order, int scope AND_HERE) {
   metal::atomic_thread_fence((metal::mem_flags)flags, (metal::memory_order)order, (metal::thread_scope)scope AND_PLACE);
 }
@@ -57,45 +57,45 @@ AIR uint elv_air_get_thread_index_in_simdgroup_i32() { return elv_lane(); }
 AIR ushort elv_air_get_thread_index_in_simdgroup_i16() { return (ushort)elv_lane(); }
 #define ARITHMETIC(M) SIGNED(M) UNSIGNED(M) M(f32, float) M(f16, half) M(bf16, bfloat)
 #define FOLDS(suffix, T) GROUP_FOLDS(simd, suffix, T) GROUP_FOLDS(quad, suffix, T)
-#define GROUP_FOLDS(group, suffix, T)                                                                                                                 \
-  AIR T elv_air_##group##_sum_##suffix(T a AND_HERE) { return metal::group##_sum(a AND_PLACE); }                                                      \
-  AIR T elv_air_##group##_product_##suffix(T a AND_HERE) { return metal::group##_product(a AND_PLACE); }                                              \
-  AIR T elv_air_##group##_min_##suffix(T a AND_HERE) { return metal::group##_min(a AND_PLACE); }                                                      \
-  AIR T elv_air_##group##_max_##suffix(T a AND_HERE) { return metal::group##_max(a AND_PLACE); }                                                      \
-  AIR T elv_air_##group##_prefix_inclusive_sum_##suffix(T a AND_HERE) { return metal::group##_prefix_inclusive_sum(a AND_PLACE); }                    \
-  AIR T elv_air_##group##_prefix_exclusive_sum_##suffix(T a AND_HERE) { return metal::group##_prefix_exclusive_sum(a AND_PLACE); }                    \
-  AIR T elv_air_##group##_prefix_inclusive_product_##suffix(T a AND_HERE) { return metal::group##_prefix_inclusive_product(a AND_PLACE); }            \
-  AIR T elv_air_##group##_prefix_exclusive_product_##suffix(T a AND_HERE) { return metal::group##_prefix_exclusive_product(a AND_PLACE); }            \
-  AIR T elv_air_##group##_broadcast_first_##suffix(T a AND_HERE) { return metal::group##_broadcast_first(a AND_PLACE); }                              \
-  AIR T elv_air_##group##_broadcast_##suffix(T a, ushort lane AND_HERE) { return metal::group##_broadcast(a, lane AND_PLACE); }                       \
-  AIR T elv_air_##group##_shuffle_##suffix(T a, ushort lane AND_HERE) { return metal::group##_shuffle(a, lane AND_PLACE); }                           \
-  AIR T elv_air_##group##_shuffle_xor_##suffix(T a, ushort mask AND_HERE) { return metal::group##_shuffle_xor(a, mask AND_PLACE); }                   \
-  AIR T elv_air_##group##_shuffle_up_##suffix(T a, ushort delta AND_HERE) { return metal::group##_shuffle_up(a, delta AND_PLACE); }                   \
-  AIR T elv_air_##group##_shuffle_down_##suffix(T a, ushort delta AND_HERE) { return metal::group##_shuffle_down(a, delta AND_PLACE); }               \
-  AIR T elv_air_##group##_shuffle_rotate_up_##suffix(T a, ushort delta AND_HERE) { return metal::group##_shuffle_rotate_up(a, delta AND_PLACE); }     \
-  AIR T elv_air_##group##_shuffle_rotate_down_##suffix(T a, ushort delta AND_HERE) { return metal::group##_shuffle_rotate_down(a, delta AND_PLACE); } \
-  AIR T elv_air_##group##_shuffle_and_fill_up_##suffix(T a, T fill, ushort delta, ushort modulo AND_HERE) {                                           \
-    return metal::group##_shuffle_and_fill_up(a, fill, delta, modulo AND_PLACE);                                                                      \
-  }                                                                                                                                                   \
-  AIR T elv_air_##group##_shuffle_and_fill_down_##suffix(T a, T fill, ushort delta, ushort modulo AND_HERE) {                                         \
-    return metal::group##_shuffle_and_fill_down(a, fill, delta, modulo AND_PLACE);                                                                    \
+#define GROUP_FOLDS(group, suffix, T)                                                                                                                  \
+  AIR T elv_air_##group##_sum_##suffix(T a AND_LANES) { return metal::group##_sum(a AND_THESE); }                                                      \
+  AIR T elv_air_##group##_product_##suffix(T a AND_LANES) { return metal::group##_product(a AND_THESE); }                                              \
+  AIR T elv_air_##group##_min_##suffix(T a AND_LANES) { return metal::group##_min(a AND_THESE); }                                                      \
+  AIR T elv_air_##group##_max_##suffix(T a AND_LANES) { return metal::group##_max(a AND_THESE); }                                                      \
+  AIR T elv_air_##group##_prefix_inclusive_sum_##suffix(T a AND_LANES) { return metal::group##_prefix_inclusive_sum(a AND_THESE); }                    \
+  AIR T elv_air_##group##_prefix_exclusive_sum_##suffix(T a AND_LANES) { return metal::group##_prefix_exclusive_sum(a AND_THESE); }                    \
+  AIR T elv_air_##group##_prefix_inclusive_product_##suffix(T a AND_LANES) { return metal::group##_prefix_inclusive_product(a AND_THESE); }            \
+  AIR T elv_air_##group##_prefix_exclusive_product_##suffix(T a AND_LANES) { return metal::group##_prefix_exclusive_product(a AND_THESE); }            \
+  AIR T elv_air_##group##_broadcast_first_##suffix(T a AND_LANES) { return metal::group##_broadcast_first(a AND_THESE); }                              \
+  AIR T elv_air_##group##_broadcast_##suffix(T a, ushort lane AND_LANES) { return metal::group##_broadcast(a, lane AND_THESE); }                       \
+  AIR T elv_air_##group##_shuffle_##suffix(T a, ushort lane AND_LANES) { return metal::group##_shuffle(a, lane AND_THESE); }                           \
+  AIR T elv_air_##group##_shuffle_xor_##suffix(T a, ushort mask AND_LANES) { return metal::group##_shuffle_xor(a, mask AND_THESE); }                   \
+  AIR T elv_air_##group##_shuffle_up_##suffix(T a, ushort delta AND_LANES) { return metal::group##_shuffle_up(a, delta AND_THESE); }                   \
+  AIR T elv_air_##group##_shuffle_down_##suffix(T a, ushort delta AND_LANES) { return metal::group##_shuffle_down(a, delta AND_THESE); }               \
+  AIR T elv_air_##group##_shuffle_rotate_up_##suffix(T a, ushort delta AND_LANES) { return metal::group##_shuffle_rotate_up(a, delta AND_THESE); }     \
+  AIR T elv_air_##group##_shuffle_rotate_down_##suffix(T a, ushort delta AND_LANES) { return metal::group##_shuffle_rotate_down(a, delta AND_THESE); } \
+  AIR T elv_air_##group##_shuffle_and_fill_up_##suffix(T a, T fill, ushort delta, ushort modulo AND_LANES) {                                           \
+    return metal::group##_shuffle_and_fill_up(a, fill, delta, modulo AND_THESE);                                                                       \
+  }                                                                                                                                                    \
+  AIR T elv_air_##group##_shuffle_and_fill_down_##suffix(T a, T fill, ushort delta, ushort modulo AND_LANES) {                                         \
+    return metal::group##_shuffle_and_fill_down(a, fill, delta, modulo AND_THESE);                                                                     \
   }
 ARITHMETIC(FOLDS)
-#define BITWISE(suffix, T)                                                               \
-  AIR T elv_air_simd_and_##suffix(T a AND_HERE) { return metal::simd_and(a AND_PLACE); } \
-  AIR T elv_air_simd_or_##suffix(T a AND_HERE) { return metal::simd_or(a AND_PLACE); }   \
-  AIR T elv_air_simd_xor_##suffix(T a AND_HERE) { return metal::simd_xor(a AND_PLACE); } \
-  AIR T elv_air_quad_and_##suffix(T a AND_HERE) { return metal::quad_and(a AND_PLACE); } \
-  AIR T elv_air_quad_or_##suffix(T a AND_HERE) { return metal::quad_or(a AND_PLACE); }   \
-  AIR T elv_air_quad_xor_##suffix(T a AND_HERE) { return metal::quad_xor(a AND_PLACE); }
+#define BITWISE(suffix, T)                                                                \
+  AIR T elv_air_simd_and_##suffix(T a AND_LANES) { return metal::simd_and(a AND_THESE); } \
+  AIR T elv_air_simd_or_##suffix(T a AND_LANES) { return metal::simd_or(a AND_THESE); }   \
+  AIR T elv_air_simd_xor_##suffix(T a AND_LANES) { return metal::simd_xor(a AND_THESE); } \
+  AIR T elv_air_quad_and_##suffix(T a AND_LANES) { return metal::quad_and(a AND_THESE); } \
+  AIR T elv_air_quad_or_##suffix(T a AND_LANES) { return metal::quad_or(a AND_THESE); }   \
+  AIR T elv_air_quad_xor_##suffix(T a AND_LANES) { return metal::quad_xor(a AND_THESE); }
 SIGNED(BITWISE) UNSIGNED(BITWISE)
-AIR bool elv_air_simd_all(bool a AND_HERE) { return metal::simd_all(a AND_PLACE); }
-AIR bool elv_air_simd_any(bool a AND_HERE) { return metal::simd_any(a AND_PLACE); }
-AIR bool elv_air_quad_all(bool a AND_HERE) { return metal::quad_all(a AND_PLACE); }
-AIR bool elv_air_quad_any(bool a AND_HERE) { return metal::quad_any(a AND_PLACE); }
-AIR bool elv_air_simd_is_first(HERE) { return metal::simd_is_first(PLACE); }
-AIR ulong elv_air_simd_ballot_i64(bool a AND_HERE) { return (ulong)metal::simd_ballot(a AND_PLACE); }
-AIR ulong elv_air_simd_active_threads_mask_i64(HERE) { return (ulong)metal::simd_active_threads_mask(PLACE); }
+AIR bool elv_air_simd_all(bool a AND_LANES) { return metal::simd_all(a AND_THESE); }
+AIR bool elv_air_simd_any(bool a AND_LANES) { return metal::simd_any(a AND_THESE); }
+AIR bool elv_air_quad_all(bool a AND_LANES) { return metal::quad_all(a AND_THESE); }
+AIR bool elv_air_quad_any(bool a AND_LANES) { return metal::quad_any(a AND_THESE); }
+AIR bool elv_air_simd_is_first(LANES) { return metal::simd_is_first(THESE); }
+AIR ulong elv_air_simd_ballot_i64(bool a AND_LANES) { return (ulong)metal::simd_ballot(a AND_THESE); }
+AIR ulong elv_air_simd_active_threads_mask_i64(LANES) { return (ulong)metal::simd_active_threads_mask(THESE); }
 
 // ---- matrices: two elements of each lane ---------------------------------------------------------------------------------------------------------
 #define PRODUCT(D, SD, A, SA, B, SB)                                                                      \

@@ -39,13 +39,14 @@ __forceinline__ unsigned int __activemask() {
   asm volatile("activemask.b32 %0;" : "=r"(lanes));
   return lanes;
 }
-__forceinline__ void __syncwarp() { __nvvm_bar_warp_sync(~0u); }
+__forceinline__ void __syncwarp(unsigned int lanes) { __nvvm_bar_warp_sync(lanes); }
 __forceinline__ void __threadfence() { __nvvm_membar_gl(); }
 __forceinline__ void __threadfence_block() { __nvvm_membar_cta(); }
 
 // ---- integers and atomics ---------------------------------------------------------------------------------------------------------------------
 __forceinline__ int __popc(unsigned int x) { return __builtin_popcount(x); }
 __forceinline__ int __popcll(unsigned long x) { return __builtin_popcountl(x); }
+__forceinline__ int __ffs(unsigned int x) { return __builtin_ffs(x); }
 __forceinline__ int __clz(unsigned int x) { return x == 0 ? 32 : __builtin_clz(x); }
 __forceinline__ int __clzll(unsigned long x) { return x == 0 ? 64 : __builtin_clzl(x); }
 __forceinline__ unsigned int __brev(unsigned int x) { return __builtin_bitreverse32(x); }
@@ -149,10 +150,16 @@ using namespace msl;
 #define PLACE
 #define AND_PLACE
 #define MEET(operation)
+// The lanes that come to a call, from the control flow before it (air/lanes.rs).
+#define LANES unsigned int among
+#define AND_LANES , LANES
+#define THESE among
+#define AND_THESE , THESE
 __forceinline__ uint elv_lane() { return elv::lane(); }
 #define AIR extern "C" __attribute__((always_inline))
 
 // Where the thread is, by coordinate, in a grid of so many threads.
+AIR unsigned int elv_air_lanes_that(unsigned int among, bool value) { return __ballot_sync(among, value); }
 AIR void elv_air_await_launches() { elv::await_launches(); }
 #ifdef ELV_NONUNIFORM
 AIR bool elv_air_is_outside(uint x, uint y, uint z) { return elv::is_outside(elv::threadgroup_size({x, y, z})); }

@@ -7,4 +7,8 @@
 #define AND_HERE , HERE
 #define PLACE file, line
 #define AND_PLACE , PLACE
+#define LANES HERE
+#define AND_LANES AND_HERE
+#define THESE PLACE
+#define AND_THESE AND_PLACE
 #define MEET(operation) elv_collective(&elv::nothing, nullptr, operation, file, line)

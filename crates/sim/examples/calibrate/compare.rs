@@ -16,6 +16,11 @@ impl Ran {
     pub(crate) fn left_a_buffer(&self) -> bool {
         self.findings.iter().any(|finding| finding.contains(": out-of-bounds-"))
     }
+
+    /// Whether Metal defines what it wrote. It defines operations of a part of a simdgroup.
+    pub(crate) fn is_defined(&self) -> bool {
+        self.findings.iter().all(|finding| finding.contains(": divergent-simd: "))
+    }
 }
 
 pub(crate) fn run(simulator: &Simulator, pipeline: &Pipeline, case: &Case) -> Ran {

@@ -4,7 +4,7 @@
 //! cargo run --release -p elinvar-sim --example calibrate -- mlx.metallib SOURCE [-I INCLUDE]... [--step N] [--family NAME]... [--kernel TEXT] [--save FOLDER]
 //! ```
 //!
-//! SOURCE is a checkout of MLX. `--save` keeps the launches without findings and what they wrote, for other devices. `tools/calibrate` fetches the library and its headers. Every launch is checked.
+//! SOURCE is a checkout of MLX. `--save` keeps the launches whose results Metal defines and what they wrote, for other devices. `tools/calibrate` fetches the library and its headers. Every launch is checked.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a tool that cannot go on ends")]
 
@@ -160,7 +160,8 @@ impl Calibration {
                 eprintln!("{name}: {way}: {finding}");
             }
         }
-        if let Some(folder) = self.save.as_ref().filter(|_| sound && differences.is_empty()) {
+        let is_defined = text.is_defined() && library.is_defined() && differences.is_empty();
+        if let Some(folder) = self.save.as_ref().filter(|_| is_defined) {
             save::save(folder, name, case, &library).unwrap();
         }
     }

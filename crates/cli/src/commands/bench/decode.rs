@@ -40,7 +40,7 @@ pub(crate) struct DecodeArgs {
     /// Decode these numbers of tokens from an empty context, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "32", value_name = "TOKENS")]
     generate: Vec<usize>,
-    /// Decode so many sequences at a time too, by the engine, separated by commas: each after a prompt of the first length
+    /// Prefill and decode so many sequences at a time too, by the engine, separated by commas: each after a prompt of the first length
     #[arg(long, value_delimiter = ',', value_name = "COUNT")]
     sequences: Vec<usize>,
     /// Sample at this temperature instead of taking the most likely token
@@ -159,7 +159,17 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
         if let Some(folder) = &args.adapter {
             (0..count.min(ADAPTERS)).try_for_each(|number| engine.load_adapter(&number.to_string(), folder))?;
         }
-        let (seconds, processor) = rounds(args.rounds, || decode_many(&mut engine, count, [prompt, steps], &sampling, || Ok(())))?;
+        let mut prefilling = Vec::new();
+        let (seconds, processor) = rounds(args.rounds, || {
+            let [prefill, decoding] = decode_many(&mut engine, count, [prompt, steps], &sampling, || Ok(()))?;
+            prefilling.push(prefill);
+            Ok(decoding)
+        })?;
+        if args.generate.first() == Some(&tokens) {
+            // As of the others, the first round is not of the measured ones.
+            let seconds = median(prefilling.split_off(1));
+            rows.push(Row { name: format!("{count} x pp{prompt}"), tokens: count * prompt, seconds, processor: None, limit: None });
+        }
         let name = format!("{count} x tg{tokens}");
         let limit = Some(bytes as f64 * steps as f64 / seconds / bandwidth);
         if let Some(profiler) = &mut profiler {
@@ -254,14 +264,14 @@ fn engine(model: &Arc<Model>, count: usize, [prompt, steps]: [usize; 2], cache: 
     Engine::new(model.clone(), EngineOptions { context, cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
 }
 
-/// Seconds of so many steps in which all of `count` texts decode, once all have begun. `begin` is called before the first of these.
+/// Seconds until all of `count` texts have their prompts, and of so many steps after that, in which all decode. `begin` is called before the first of these.
 fn decode_many(
     engine: &mut Engine,
     count: usize,
     [prompt, steps]: [usize; 2],
     sampling: &Sampling,
     begin: impl FnOnce() -> Result<()>,
-) -> Result<f64> {
+) -> Result<[f64; 2]> {
     let adapters = engine.adapters().count();
     let submit = |number: usize| {
         let prompt = (0..prompt as u32).map(|i| (i * 31 + number as u32 * 7) % 1000).collect();
@@ -269,7 +279,7 @@ fn decode_many(
         engine.submit(Request { sampling: *sampling, adapter, ..Request::new(prompt, usize::MAX) })
     };
     let requests = (0..count).map(submit).collect::<Result<Vec<_>>>()?;
-    let (mut seconds, mut measured, mut begin) = (0.0, 0, Some(begin));
+    let (mut prefill, mut seconds, mut measured, mut begin) = (0.0, 0.0, 0, Some(begin));
     let mut are_all_there = false;
     while measured < steps {
         if engine.is_idle() {
@@ -291,10 +301,12 @@ fn decode_many(
         are_all_there = made == count as u64;
         if are_all_there && computed == made {
             (seconds, measured) = (seconds + taken, measured + 1);
+        } else {
+            prefill += taken;
         }
     }
     for request in requests {
         engine.cancel(request);
     }
-    Ok(seconds)
+    Ok([prefill, seconds])
 }

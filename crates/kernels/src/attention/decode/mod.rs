@@ -54,9 +54,9 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
-const fn fast(in_cluster: bool) -> [MetalFile; 15] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = split::parts(in_cluster);
-    [a, b, c, d, e, f, g, h, i, j, k, l, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+const fn fast(in_cluster: bool) -> [MetalFile; 16] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = split::parts(in_cluster);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 }
 /// Apart and in_cluster.
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];

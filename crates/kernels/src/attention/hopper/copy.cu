@@ -101,17 +101,22 @@ struct Copier {
         }
     }
 
-    // `beside` works while the rows are in flight.
-    template <typename Beside>
-    DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range, Beside beside) {
+    // What `fill` copies to a stage; `beside` works while it is in flight.
+    template <typename Fill, typename Beside>
+    DEVICE void add_item(Fill fill, Beside beside) {
         if (items % 4 == warp) {
             await_room(memory.empty(items), items / STAGES % 2 ^ 1);
-            copy<BLOCK, BLOCK>(memory.stage(items), rows, stride, first, range);
+            fill(memory.stage(items));
             beside();
             finish();
             announce(memory.full(items));
         }
         ++items;
+    }
+
+    template <typename Beside>
+    DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range, Beside beside) {
+        add_item([&](u32 stage) { copy<BLOCK, BLOCK>(stage, rows, stride, first, range); }, beside);
     }
 
     DEVICE void copy_item(const KV* rows, i64 stride, int first, KeyRange range) {

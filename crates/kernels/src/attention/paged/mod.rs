@@ -4,20 +4,23 @@
 //! position `p` attends the keys `0 … p`, or the last of them within the window; one at a negative position attends none, and gives zeros.
 //!
 //! * Memory: that of [`Attention`], and a table's entry for every 32 keys.
-//! * Order and error: those of [`Attention`] over keys in one piece, in any precision the bits of strict precision, since the order runs over positions.
+//! * Order and error: those of [`Attention`] over keys in one piece; in strict precision its bits, since the order runs over positions.
+//!   In fast precision many queries are multiplied by tensor cores of compute capability 9.0; few are computed as in strict precision.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
-    Attention, Params, gpu, operands as attention,
+    Attention, Params, gpu, operands as attention, prefill,
     scoring::{self, MaskView, ScoreParams, Scoring, View, four},
 };
 use crate::{
-    Argument, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     description::describe,
     math,
@@ -74,18 +77,20 @@ attributes! {
         pub left_window: Option<u64>,
         /// Tokens of a page.
         pub page: u64 = 32,
+        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        pub precision: Precision = strict,
     }
 }
 
 impl Default for PagedAttention {
     fn default() -> Self {
-        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64 }
+        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64, precision: Precision::Strict }
     }
 }
 
 params! {
     /// What the kernel gets besides its buffers.
-    struct PagedParams {
+    pub(super) struct PagedParams {
         /// As for attention over keys in one piece.
         pub attention: Params,
         /// Tokens of a page.
@@ -109,7 +114,7 @@ use operands::{AT, Inputs};
 
 impl PagedAttention {
     fn params(&self, inputs: &Inputs) -> Result<(PagedParams, TensorInfo, attention::Inputs)> {
-        let Self { scale, softcap, left_window, page } = *self;
+        let Self { scale, softcap, left_window, page, .. } = *self;
         let Inputs { q, k, v, table, positions } = *inputs;
         if page == 0 || !page.is_multiple_of(PAGE as u64) {
             return Err(Error::invalid_argument(format!("page is {page}: expected a multiple of {PAGE}")));
@@ -137,7 +142,7 @@ impl PagedAttention {
         Ok((PagedParams { attention, page, entries: entries as u64, pages: slots as u64 / page }, y, seen))
     }
 
-    fn for_gpu(inputs: &Inputs, seen: &attention::Inputs, params: &PagedParams, device: &DeviceProperties) -> Result<Plan> {
+    fn for_gpu(&self, inputs: &Inputs, seen: &attention::Inputs, params: &PagedParams, device: &DeviceProperties) -> Result<Plan> {
         let attention = &params.attention;
         let mut reach = *attention;
         reach.score.keys = reach.score.keys.max(params.pages * params.page);
@@ -147,6 +152,9 @@ impl PagedAttention {
         }
         let (types, [q, k, v, table, positions]) = ([inputs.q.dtype, inputs.k.dtype], inputs.buffers());
         let buffers = [q, k, v, table, positions.clone()];
+        if let Some(plan) = prefill::plan_paged(params, types, buffers.clone(), self.precision, device) {
+            return Ok(plan);
+        }
         let shape = gpu::Shape::spread(attention, device);
         if gpu::is_split(attention, gpu::tiles(attention)) {
             let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
@@ -174,11 +182,19 @@ impl Operator for PagedAttention {
         let (params, _, seen) = self.params(&inputs)?;
         let attention = &params.attention;
         if device.simd_width > 1 {
-            return Ok(Self::for_gpu(&inputs, &seen, &params, device)?.with_operations(attention.operations()));
+            return Ok(self.for_gpu(&inputs, &seen, &params, device)?.with_operations(attention.operations()));
         }
         let key = KernelKey::new("paged_attention", &[inputs.q.dtype, inputs.k.dtype]);
         let launch = Launch::new(key, cpu::run, &params, inputs.parameters(outputs)?);
         Ok(launch.over(Extent::linear(u32::from(attention.rows() * attention.value_width > 0)), Extent::linear(1)).into())
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn strict(&self) -> Option<Arc<dyn Operator>> {
+        Some(Arc::new(Self { precision: Precision::Strict, ..*self }))
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

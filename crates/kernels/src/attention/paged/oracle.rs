@@ -4,11 +4,12 @@ use elinvar_core::DType;
 
 use super::{PagedAttention, operands::AT};
 use crate::{
+    Precision,
     attention::{
-        oracle::{Dims, PACKED, PAIRS, bound, cache as stored, elements, probabilities, scores, tokens_first, weighted_sum},
+        oracle::{Dims, PACKED, PAIRS, bound_of, cache as stored, elements, probabilities, scores, tokens_first, weighted_sum},
         scoring::Scoring,
     },
-    conformance::case::{Bound, Case, HostTensor},
+    conformance::case::{Case, HostTensor},
 };
 
 /// Sequences with these positions of their queries, over a cache of more pages than they have.
@@ -40,7 +41,7 @@ fn case(operator: PagedAttention, d: Dims, [q, kv]: [DType; 2], positions: &[i32
     ];
     let PagedAttention { scale, softcap, left_window, .. } = operator;
     let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
-    Case::new(operator, inputs, Bound::EXACT.with_absolute(bound(d, &scoring)), move |inputs| {
+    Case::new(operator, inputs, bound_of(operator.precision, Some(kv), d, &scoring), move |inputs| {
         // The keys of each sequence in one piece; zeros where there is no page.
         let gathered = |index: usize, width: usize| -> Vec<f64> {
             let all = elements(kv, &dims[index - AT.k], &inputs[index]);
@@ -84,6 +85,19 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(case(wide, Dims { batch: 5, ..Dims::new(16, 16, 1, 576, 16) }, PAIRS[4], &[575, 0, 64, 300, 511]));
     cases.push(case(plain, Dims { batch: 2, ..Dims::new(4, 1, 1, 96, 300) }, PAIRS[0], &[95, 40]));
     // A window whose first pages are gone, and a soft cap.
+    // On tensor cores: a second tile of queries and more blocks of keys than one, longer pages, a window, queries that attend nothing, and sequences side by side.
+    let fast = PagedAttention { precision: Precision::Fast, ..plain };
+    for types in &PAIRS[1..] {
+        cases.push(case(
+            fast,
+            Dims { batch: 2, ..Dims::new(4, 2, 135, 320, 64) },
+            *types,
+            &(0..270).map(|i| if i < 135 { 160 + i } else { i - 140 }).collect::<Vec<_>>(),
+        ));
+        cases.push(case(PagedAttention { page: 64, ..fast }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
+    }
+    let window = PagedAttention { left_window: Some(40), ..fast };
+    cases.push(case(window, Dims::new(4, 1, 130, 576, 64), PAIRS[4], &(420..550).collect::<Vec<_>>()));
     let window = PagedAttention { left_window: Some(40), softcap: 0.7, scale: Some(0.5), ..plain };
     cases.push(case(window, Dims { batch: 3, ..Dims::new(4, 2, 1, 320, 32) }, PAIRS[2], &[300, 20, 100]));
     cases

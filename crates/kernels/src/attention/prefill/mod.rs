@@ -1,9 +1,10 @@
-//! Attention of many queries on tensor cores: a CUDA kernel for compute capability 9.0, of fast precision.
+//! Attention of many queries on tensor cores: CUDA kernels for compute capability 9.0, of fast precision, over keys in one piece or in pages.
 
-use elinvar_core::{DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
     Inputs, Params, hopper,
+    paged::{self, PagedParams},
     scoring::{MaskView, ScoreParams, View},
     tensor_cores::{SCORING, defines, is_plain},
 };
@@ -13,13 +14,9 @@ use crate::{
     metal::metal_file,
 };
 
-const FILES: &[MetalFile] = &[
-    NUMBERS,
-    INSTRUCTIONS,
-    View::METAL,
-    MaskView::METAL,
-    ScoreParams::METAL,
-    Params::METAL,
+/// What both have, before and after the parameter block of pages.
+const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
+const AFTER: [MetalFile; 7] = [
     SCORING,
     metal_file!("attention/prefill/layout.cu"),
     hopper::MEMORY,
@@ -29,6 +26,15 @@ const FILES: &[MetalFile] = &[
     metal_file!("attention/prefill/prefill.cu"),
 ];
 
+const WHOLE: &[MetalFile] = &{
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, metal_file!("attention/prefill/whole.cu")]
+};
+const PAGED: &[MetalFile] = &{
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, metal_file!("attention/prefill/paged.cu")]
+};
+
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
 
@@ -37,33 +43,68 @@ const ROWS: u64 = 128;
 const BLOCK: u64 = 128;
 const STAGES: u64 = 6;
 
-/// The launch, where the kernel serves.
-pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
-    let s = &params.score;
-    let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
-    let memory = 1024 + 2 * (ROWS + STAGES * BLOCK) * s.width;
-    if !precision.is_fast()
-        || !hopper::ARCHITECTURE.is_of(device)
-        || !is_plain(params)
-        || !small
-        || s.queries < LEAST
-        || memory > device.threadgroup_memory as u64
-        || hopper::THREADS as usize > device.max_threads_per_threadgroup
-    {
-        return None;
+/// An instance of the kernels, where they serve.
+struct Instance {
+    types: [DType; 2],
+    width: u64,
+    defines: &'static [(&'static str, &'static str)],
+    /// Thread blocks.
+    groups: u32,
+    /// Bytes of shared memory.
+    memory: usize,
+}
+
+impl Instance {
+    fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+        let s = &params.score;
+        let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
+        let memory = 1024 + 2 * (ROWS + STAGES * BLOCK) * s.width;
+        if !precision.is_fast()
+            || !hopper::ARCHITECTURE.is_of(device)
+            || !is_plain(params)
+            || !small
+            || s.queries < LEAST
+            || memory > device.threadgroup_memory as u64
+            || hopper::THREADS as usize > device.max_threads_per_threadgroup
+        {
+            return None;
+        }
+        let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
+        let (defines, groups) = (defines(types[0], types[1], s.width)?, tiles.min(device.compute_units as u32));
+        Some(Self { types, width: s.width, defines, groups, memory: memory as usize })
     }
-    let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
-    let source = CudaSource {
-        files: FILES,
-        entry: "attention_prefill",
-        defines: defines(inputs.q.dtype, inputs.k.dtype, s.width)?,
-        architecture: hopper::ARCHITECTURE,
-        overlaps: false,
-        rejection: None,
-    };
-    let key = KernelKey::new("attention_prefill", &[inputs.q.dtype, inputs.k.dtype]).with("width", s.width as u32);
-    let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
-    let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
-    let groups = tiles.min(device.compute_units as u32);
-    Some(launch.over(Extent::linear(groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(memory as usize).into())
+
+    /// The launch of an entry.
+    fn launch<P: bytemuck::NoUninit>(
+        &self,
+        entry: &'static str,
+        files: &'static [MetalFile],
+        rejection: Option<&'static str>,
+        params: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    ) -> Launch {
+        let source = CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: false, rejection };
+        let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
+        let buffers = buffers.into_iter().chain([(Parameter::write("y", self.types[0]), Argument::Output(0))]);
+        let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
+        launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(self.memory)
+    }
+}
+
+/// The launch over keys in one piece, where the kernel serves.
+pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
+    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device)?;
+    Some(instance.launch("attention_prefill", WHOLE, None, params, inputs.buffers()).into())
+}
+
+/// The launch over keys in pages, where the kernel serves; `buffers` are the operator's inputs.
+pub(super) fn plan_paged(
+    params: &PagedParams,
+    types: [DType; 2],
+    buffers: [(Parameter, Argument); 5],
+    precision: Precision,
+    device: &DeviceProperties,
+) -> Option<Plan> {
+    let instance = Instance::of(&params.attention, types, precision, device)?;
+    Some(instance.launch("attention_paged_prefill", PAGED, Some(paged::REJECTION), params, buffers).into())
 }

@@ -7,7 +7,9 @@
 //
 // Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
-DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v) {
+// `places` copies a block of a sequence's keys or values, wherever they are.
+template <typename Places>
+DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v, Places places) {
     const ScoreParams& s = schedule.p.score;
     Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
     u32 turn = 0;
@@ -21,12 +23,15 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         const KV* values = v + row_of(schedule.p.v, tile.batch, kv_head, 0);
         copier.await_own(turn++);
         copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
+        const auto copy = [&](const KV* rows, i64 stride, int block) {
+            copier.add_item([&](u32 stage) { places.copy(copier, stage, rows, stride, tile, tile.first_key(block)); }, [] {});
+        };
         for (int block = 0; block <= blocks; ++block) {
             if (block < blocks) {
-                copier.copy_item(keys, s.k.token, tile.first_key(block), tile.some);
+                copy(keys, s.k.token, block);
             }
             if (block > 0) {
-                copier.copy_item(values, schedule.p.v.token, tile.first_key(block - 1), tile.some);
+                copy(values, schedule.p.v.token, block - 1);
             }
         }
     }
@@ -118,15 +123,15 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill(const Q* q, const KV* k, const KV* v, const void*, const int* positions,
-                                                                       const int* lengths, Q* y, const __grid_constant__ Params p) {
+template <typename Places>
+DEVICE void attend_all(const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Q* y, Places places) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
     memory.prepare();
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
-        copy_all(memory, schedule, q, k, v);
+        copy_all(memory, schedule, q, k, v, places);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
         compute_all(memory, schedule, y);

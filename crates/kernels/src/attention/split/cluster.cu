@@ -7,21 +7,6 @@ typedef Q Result;
 #define CLUSTERED __cluster_dims__(PARTS, 1, 1)
 constexpr bool PREFETCHED = true;
 
-// Until all thread blocks of the cluster are here.
-DEVICE void meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// What another thread block of the cluster has where this one has `here`.
-DEVICE float load_from(int block, const float& here) {
-    u32 there;
-    float value;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(u32(__cvta_generic_to_shared(&here))), "r"(block));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
-    return value;
-}
-
 template <bool NEWEST>
 DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {
     // A row takes the place of what its first warp found.
@@ -55,7 +40,5 @@ DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {
         }
         store(result + row_of(tile.p.y, tile.batch, tile.head(r), tile.query(r)) + e, sum == 0.0f ? 0.0f : total / sum);
     }
-    // What others still read stays; nothing is reported.
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    leave();
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
     metal::{metal_file, params},
 };
 
@@ -29,15 +29,15 @@ const fn warps(in_cluster: bool) -> (u64, MetalFile) {
 
 /// The files of kernels that work on parts of the keys, before those of one: thread blocks leave what they find to another launch, or a cluster of them
 /// puts it together.
-pub(super) const fn parts(in_cluster: bool) -> [MetalFile; 12] {
+pub(super) const fn parts(in_cluster: bool) -> [MetalFile; 13] {
     let [a, b, c, d, e, f, g, h] = COMMON;
     let (_, warps) = warps(in_cluster);
     let end = if in_cluster { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/two_pass.cu") };
-    [a, b, c, d, e, f, g, h, warps, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
+    [a, b, c, d, e, f, g, h, CLUSTERS, warps, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
 }
-const fn split(in_cluster: bool) -> [MetalFile; 14] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = parts(in_cluster);
-    [a, b, c, d, e, f, g, h, i, j, k, l, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+const fn split(in_cluster: bool) -> [MetalFile; 15] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = parts(in_cluster);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
 }
 /// Apart and in_cluster.
 const SPLIT: [&[MetalFile]; 2] = [&split(false), &split(true)];
@@ -81,7 +81,7 @@ const COMBINING: u32 = 128;
 /// Thread blocks of a cluster, as in cluster.cu; the devices that have clusters; and the most elements of a head's keys that these few take in less time
 /// than many and a second launch (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
 const CLUSTER: u64 = 8;
-const CLUSTERS: CudaArchitecture = CudaArchitecture::From(90);
+const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
 const CLUSTER_ELEMENTS: u64 = 80 << 10;
 
 /// Attention whose keys are split: into as many parts as the GPU has room for at once, or few of them into those of a cluster.
@@ -102,7 +102,7 @@ impl<'a> Split<'a> {
         let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
         let Some(defines) = defines(inputs.q.dtype, inputs.k.dtype, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
-        let in_cluster = CLUSTERS.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
+        let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(in_cluster);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
         let parts = if in_cluster { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
@@ -144,7 +144,7 @@ impl<'a> Split<'a> {
 
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
-        let architecture = if self.in_cluster { CLUSTERS } else { ARCHITECTURE };
+        let architecture = if self.in_cluster { CLUSTERED } else { ARCHITECTURE };
         CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None }
     }
 

@@ -1,6 +1,6 @@
 //! Few rows: a linear layer while it decodes. Reads the weights once, from memory; everything else stays in the caches.
 
-use super::integers::{Block, GROUP, Row, blocks, quantise_line, room};
+use super::integers::{Block, Exact, MAX_LANES, Rounding, Row, Sum, TOGETHER, Units, blocks, filled, fold_lanes, room};
 use crate::{
     dot::{BLOCK, Side},
     matmul::cpu::{
@@ -12,8 +12,8 @@ use crate::{
     parallel::spread,
 };
 
-/// Rows of `x` at most: of more, panels are worth their packing.
-pub(super) const MAX_ROWS: usize = 6;
+/// Rows of `x` at most: their sums fit the registers, and of more, panels are worth their packing.
+pub(super) const MAX_ROWS: usize = 4;
 
 /// Multiplications below which a second thread costs more than it gives.
 const SERIAL: usize = 1 << 15;
@@ -22,17 +22,17 @@ const SERIAL: usize = 1 << 15;
 const TASK_BYTES: usize = 1 << 17;
 
 /// Columns that are stored together.
-const TOGETHER: usize = 16;
+const STORED: usize = 16;
 
 /// Computes `target = x * weights^T` for `x` `[m, k]`, with `m` up to [`MAX_ROWS`], and `weights` `[n, k]` with contiguous rows.
 pub(super) fn product(level: Level, (side, x): (Side, Matrix<'_>), (other, weights): (Side, Matrix<'_>), target: &Target<'_>) {
     let (m, k, n) = (x.rows(), x.columns(), weights.rows());
-    // Whole groups, those after the end zero.
-    let count = k.div_ceil(BLOCK).next_multiple_of(GROUP);
-    let (mut integers, mut units) = (room(m * count), Scratch::new(m * count));
-    integers.fill(0.0);
+    let count = k.div_ceil(BLOCK);
+    // Units are read by vectors.
+    let stride = count + MAX_LANES;
+    let (mut integers, mut units) = (room(m * count), Scratch::new(m * stride));
     units.fill(0.0);
-    for (row, (integers, units)) in blocks(&mut integers).chunks_mut(count.max(1)).zip(units.chunks_mut(count.max(1))).enumerate() {
+    for (row, (integers, units)) in blocks(&mut integers).chunks_mut(count.max(1)).zip(units.chunks_mut(stride)).enumerate() {
         level.run(Row { side, matrix: x, row, integers, units });
     }
     let x = Rows { integers: blocks(&mut integers), units: &units, count };
@@ -41,7 +41,7 @@ pub(super) fn product(level: Level, (side, x): (Side, Matrix<'_>), (other, weigh
         if m * n * k <= SERIAL {
             return task(0, n);
         }
-        let columns = (TASK_BYTES / (k * size_of_val(&values[0])).max(1)).clamp(1, 256).next_multiple_of(TOGETHER);
+        let columns = (TASK_BYTES / (k * size_of_val(&values[0])).max(1)).clamp(1, 256).next_multiple_of(STORED);
         spread(n.div_ceil(columns), 1, &|i| task(i * columns, columns.min(n - i * columns)));
     });
 }
@@ -52,6 +52,16 @@ struct Rows<'a> {
     integers: &'a [[i16; BLOCK]],
     units: &'a [f32],
     count: usize,
+}
+
+impl Rows<'_> {
+    fn integers(&self, row: usize, start: usize, count: usize) -> &[[i16; BLOCK]] {
+        &self.integers[row * self.count + start..][..count]
+    }
+
+    fn units<S: Simd>(&self, row: usize, start: usize) -> &[f32] {
+        &self.units[row * (self.count + MAX_LANES) + start..][..S::LANES]
+    }
 }
 
 /// The products of `count` rows of the weights.
@@ -65,85 +75,109 @@ struct Columns<'a, T> {
     target: &'a Target<'a>,
 }
 
-#[repr(align(64))]
-struct Line([[i16; BLOCK]; GROUP]);
-
 impl<T: Block> Work for Columns<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (m, k) = (self.target.rows(), self.weights.columns());
-        let (mut line, mut units) = (Line([[0; BLOCK]; GROUP]), [0.0; GROUP]);
-        let end = self.first + self.count;
-        for first in (self.first..end).step_by(TOGETHER) {
-            let together = TOGETHER.min(end - first);
-            let mut sums = [[0.0; TOGETHER]; MAX_ROWS];
+        match self.target.rows() {
+            1 => self.columns::<S, 1>(simd),
+            2 => self.columns::<S, 2>(simd),
+            3 => self.columns::<S, 3>(simd),
+            _ => self.columns::<S, MAX_ROWS>(simd),
+        }
+    }
+}
+
+impl<T: Block> Columns<'_, T> {
+    #[inline(always)]
+    fn columns<S: Simd, const ROWS: usize>(&self, simd: S) {
+        let (k, end) = (self.weights.columns(), self.first + self.count);
+        let mut lanes = [Exact { sums: [simd.zero_integers(); MAX_LANES], uppers: [simd.zero_integers(); MAX_LANES] }; ROWS];
+        for first in (self.first..end).step_by(STORED) {
+            let together = STORED.min(end - first);
+            let mut sums = [[0.0; STORED]; ROWS];
             for column in 0..together {
-                let weights = if k == 0 { &[] } else { &self.values[self.weights.index(first + column, 0)..][..k] };
-                for (group, weights) in weights.chunks(S::LANES * BLOCK).enumerate() {
-                    for place in (0..weights.len()).step_by(64 / size_of::<T>()) {
-                        simd.prefetch_after(&raw const weights[place]);
-                    }
-                    let start = group * S::LANES;
-                    units.fill(0.0);
-                    quantise_line(simd, self.side, weights, &mut line.0, &mut units);
-                    for row in 0..m {
-                        let at = row * self.x.count + start;
-                        let (x, x_units) = (&self.x.integers[at..][..S::LANES], &self.x.units[at..][..S::LANES]);
-                        let sum = &mut sums[row][column];
-                        *sum = add_blocks(simd, *sum, [x, &line.0[..S::LANES]], [x_units, &units[..S::LANES]]);
-                    }
+                let (whole, rest) = if k == 0 { (&[][..], &[][..]) } else { self.values[self.weights.index(first + column, 0)..][..k].as_chunks() };
+                let mut added = [0.0; ROWS];
+                for (span, blocks) in whole.chunks(TOGETHER).enumerate() {
+                    self.add(simd, blocks, span * TOGETHER, &mut lanes, &mut added);
+                }
+                if !rest.is_empty() {
+                    self.add(simd, &[filled(rest)], whole.len(), &mut lanes, &mut added);
+                }
+                for row in 0..ROWS {
+                    sums[row][column] = added[row];
                 }
             }
-            for (row, sums) in sums.iter_mut().enumerate().take(m) {
+            for (row, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: each task has columns of its own.
                 unsafe { self.target.store(row, first, &mut sums[..together]) };
             }
         }
     }
-}
 
-/// Adds the values of a vector of blocks to a sum.
-#[inline(always)]
-fn add_blocks<S: Simd>(simd: S, mut sum: f32, [left, right]: [&[[i16; BLOCK]]; 2], units: [&[f32]; 2]) -> f32 {
-    assert!([left.len(), right.len(), units[0].len(), units[1].len()] == [S::LANES; 4]);
-    let [mut highs, mut lows] = [[simd.splat(0.0); GROUP]; 2];
-    for block in 0..S::LANES {
-        let [mut high, mut low] = [simd.zero_integers(); 2];
-        for place in (0..BLOCK).step_by(4 * S::LANES) {
-            let mut fours = simd.zero_integers();
-            for place in [place, place + 2 * S::LANES] {
-                // SAFETY: there are so many integers.
-                let [left, right] =
-                    unsafe { [simd.load_integers(left[block].as_ptr().add(place)), simd.load_integers(right[block].as_ptr().add(place))] };
-                fours = simd.add_integers(fours, simd.multiply_pairs(left, right));
+    /// Adds the products with up to [`TOGETHER`] blocks, of which the first is block `start`. `lanes` is room for the sums of each.
+    #[inline(always)]
+    fn add<S: Simd, const ROWS: usize>(
+        &self,
+        simd: S,
+        blocks: &[[T; BLOCK]],
+        start: usize,
+        lanes: &mut [Exact<[S::Integers; MAX_LANES]>; ROWS],
+        sums: &mut [f32; ROWS],
+    ) {
+        let of = Units::new(simd, self.side, blocks);
+        for (group, blocks) in blocks.chunks(S::LANES).enumerate() {
+            let first = group * S::LANES;
+            let mut x = [&[][..]; ROWS];
+            for row in 0..ROWS {
+                x[row] = self.x.integers(row, start + first, blocks.len());
             }
-            let [h, l] = simd.split_integers(fours);
-            (high, low) = (simd.add_integers(high, h), simd.add_integers(low, l));
+            for (number, block) in blocks.iter().enumerate() {
+                for place in (0..BLOCK).step_by(64 / size_of::<T>()) {
+                    simd.prefetch_after(&raw const block[place]);
+                }
+                let exact = products(simd, of.rounding(simd, self.side, first + number), block, x, number);
+                for row in 0..ROWS {
+                    (lanes[row].sums[number], lanes[row].uppers[number]) = (exact[row].sums, exact[row].uppers);
+                }
+            }
+            for row in 0..ROWS {
+                let exact = Exact { sums: fold_lanes::<S, Sum>(simd, &lanes[row].sums), uppers: fold_lanes::<S, Sum>(simd, &lanes[row].uppers) };
+                let mut values = [0.0; MAX_LANES];
+                // SAFETY: there is a vector in each.
+                unsafe {
+                    let units = simd.multiply(simd.load(self.x.units::<S>(row, start + first).as_ptr()), simd.load(&raw const of.units[first]));
+                    simd.store(values.as_mut_ptr(), simd.multiply(exact.rounded(simd), units));
+                }
+                for value in &values[..blocks.len()] {
+                    sums[row] += value;
+                }
+            }
         }
-        (highs[block], lows[block]) = (simd.to_floats(high), simd.to_floats(low));
     }
-    let exact = simd.fma(sum_lanes(simd, highs), simd.splat(65536.0), sum_lanes(simd, lows));
-    let mut values = [0.0; GROUP];
-    // SAFETY: there is a vector in each.
-    unsafe {
-        let units = simd.multiply(simd.load(units[0].as_ptr()), simd.load(units[1].as_ptr()));
-        simd.store(values.as_mut_ptr(), simd.multiply(exact, units));
-    }
-    for i in 0..S::LANES {
-        sum += values[i];
-    }
-    sum
 }
 
-/// The sums of the lanes of as many vectors as there are lanes: integers of less than 24 bits, in any order.
+/// The products of a block and block `number` of each of the rows, lane by lane.
 #[inline(always)]
-fn sum_lanes<S: Simd>(simd: S, mut vectors: [S::Vector; GROUP]) -> S::Vector {
-    for level in 1..=S::LANES.ilog2() {
-        for i in 0..S::LANES >> level {
-            vectors[i] = simd.add_pairs(vectors[2 * i], vectors[2 * i + 1]);
+fn products<S: Simd, T: Block, const ROWS: usize>(
+    simd: S,
+    rounding: Rounding<S::Vector>,
+    block: &[T; BLOCK],
+    x: [&[[i16; BLOCK]]; ROWS],
+    number: usize,
+) -> [Exact<S::Integers>; ROWS] {
+    let mut exact = [Exact::zero(simd); ROWS];
+    for place in (0..BLOCK).step_by(4 * S::LANES) {
+        let places = [place, place + 2 * S::LANES];
+        // SAFETY: there are so many elements.
+        let words = unsafe { [rounding.words(simd, &raw const block[places[0]]), rounding.words(simd, &raw const block[places[1]])] };
+        for row in 0..ROWS {
+            // SAFETY: there are so many integers.
+            let x = unsafe { [simd.load_integers(&raw const x[row][number][places[0]]), simd.load_integers(&raw const x[row][number][places[1]])] };
+            exact[row].add(simd, simd.add_integers(simd.multiply_pairs(words[0], x[0]), simd.multiply_pairs(words[1], x[1])));
         }
     }
-    vectors[0]
+    exact
 }

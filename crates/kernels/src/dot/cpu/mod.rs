@@ -1,7 +1,8 @@
 //! The CPU kernels: integers of both sides, then for few rows a column's blocks one after the other, with lanes along them, else tiles of rows and columns.
 //!
-//! Two instructions multiply pairs of 16-bit integers, which makes four products in each i32: 4 · 32767 · 16383 < 2^31. Their upper and lower halves are
-//! summed apart, both below 2^24 for a block, so that one fused multiply-add rounds their sum once.
+//! Two instructions multiply pairs of 16-bit integers, which makes four products in each i32: 4 · 32767 · 16383 < 2^31. Their sums are taken modulo 2^32, and
+//! those of their upper halves apart. The difference of both, modulo 2^32, is the sum of the lower halves. So a block's sum is two integers below 2^24, which
+//! one fused multiply-add adds and rounds once.
 
 mod few;
 mod integers;

@@ -1,6 +1,6 @@
 //! Any number of rows: rows and columns in panels, whose tiles are summed in registers, with columns in the lanes.
 
-use super::integers::{Block, Units};
+use super::integers::{Block, Exact, MAX_LANES, Units};
 use crate::{
     dot::{BLOCK, Side},
     matmul::cpu::{
@@ -30,23 +30,21 @@ const TASKS: usize = 4;
 /// Rows of a tile, at most.
 const MAX_ROWS: usize = 8;
 
-/// Lanes of a vector, at most.
-const MAX_LANES: usize = 16;
-
-/// Rows and columns of this level's tiles: as many sums of both halves as there are registers.
-fn tile(level: Level) -> [usize; 2] {
-    match level {
+/// Rows and columns of this level's tiles for `m` rows: as many sums as there are registers, and no more rows than fill the tiles.
+fn tile(level: Level, m: usize) -> [usize; 2] {
+    let [most, width] = match level {
         Level::Portable(_) => [6, 8],
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(_) => [6, 8],
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512(_) => [8, 16],
-    }
+        Level::Avx512(_) => [MAX_ROWS, MAX_LANES],
+    };
+    [m.div_ceil(m.div_ceil(most)), width]
 }
 
 /// Computes `target = a * b^T`.
 pub(super) fn product(level: Level, a: Matrix<'_>, b: Matrix<'_>, target: &Target<'_>) {
-    let ([m, n, k], [height, width]) = ([a.rows(), b.rows(), a.columns()], tile(level));
+    let ([m, n, k], [height, width]) = ([a.rows(), b.rows(), a.columns()], tile(level, a.rows()));
     let parallel = m * n * k > SERIAL;
     let at_once = (LEFT / k.max(1)).max(LEAST * height).next_multiple_of(height);
     for top in (0..m).step_by(at_once) {
@@ -64,7 +62,7 @@ pub(super) fn product(level: Level, a: Matrix<'_>, b: Matrix<'_>, target: &Targe
             for i in first..left.count().min(first + part) {
                 for j in 0..right.count() {
                     let mut sums = [0.0; MAX_ROWS * MAX_LANES];
-                    level.run(Tile { left: left.panel(i), right: right.panel(j), sums: &mut sums });
+                    level.run(Tile { rows: height, left: left.panel(i), right: right.panel(j), sums: &mut sums });
                     let ([row, rows], [column, columns]) = (left.lines(i), right.lines(j));
                     for (r, sums) in sums.chunks_exact_mut(width).enumerate().take(rows) {
                         // SAFETY: each tile has elements of its own.
@@ -156,11 +154,7 @@ impl Pack<'_> {
         for (block, to) in self.panel.chunks_exact_mut(block_elements(self.width)).enumerate() {
             let (words, units) = to.split_at_mut(self.width * BLOCK / 2);
             gather(values, self.matrix, [self.first, self.count], block * BLOCK, &mut elements);
-            let mut fields = [0; MAX_LANES];
-            for i in 0..self.count {
-                fields[i] = T::largest_field(&elements[i]);
-            }
-            let of = Units::new(self.side, fields);
+            let of = Units::new(simd, self.side, &elements[..self.count]);
             for i in 0..self.count {
                 of.round(simd, self.side, i, &elements[i], &mut lines.0[i]);
             }
@@ -219,6 +213,7 @@ fn interleave<S: Simd>(simd: S, lines: &[[i16; BLOCK]; MAX_LANES], width: usize,
 
 /// The products of a panel of rows and one of columns, row by row.
 struct Tile<'a> {
+    rows: usize,
     left: &'a [f32],
     right: &'a [f32],
     sums: &'a mut [f32; MAX_ROWS * MAX_LANES],
@@ -229,7 +224,16 @@ impl Work for Tile<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        if S::LANES == 16 { self.sum::<S, 8>(simd) } else { self.sum::<S, 6>(simd) }
+        match self.rows {
+            1 => self.sum::<S, 1>(simd),
+            2 => self.sum::<S, 2>(simd),
+            3 => self.sum::<S, 3>(simd),
+            4 => self.sum::<S, 4>(simd),
+            5 => self.sum::<S, 5>(simd),
+            6 => self.sum::<S, 6>(simd),
+            7 => self.sum::<S, 7>(simd),
+            _ => self.sum::<S, MAX_ROWS>(simd),
+        }
     }
 }
 
@@ -239,7 +243,7 @@ impl Tile<'_> {
         let mut sums = [simd.splat(0.0); ROWS];
         let blocks = self.left.chunks_exact(block_elements(ROWS)).zip(self.right.chunks_exact(block_elements(S::LANES)));
         for (left, right) in blocks {
-            let [mut high, mut low] = [[simd.zero_integers(); ROWS]; 2];
+            let mut exact = [Exact::zero(simd); ROWS];
             for word in (0..BLOCK / 2).step_by(2) {
                 let mut columns = [simd.zero_integers(); 2];
                 for i in 0..2 {
@@ -247,22 +251,19 @@ impl Tile<'_> {
                     columns[i] = unsafe { simd.load_integers(right.as_ptr().add((word + i) * S::LANES).cast()) };
                 }
                 for row in 0..ROWS {
-                    let mut fours = simd.zero_integers();
+                    let mut pairs = [simd.zero_integers(); 2];
                     for i in 0..2 {
                         // SAFETY: as above.
-                        let pair = unsafe { *left.get_unchecked((word + i) * ROWS + row) };
-                        fours = simd.add_integers(fours, simd.multiply_pairs(columns[i], simd.splat_pair(pair.to_bits() as i32)));
+                        pairs[i] = simd.splat_pair(unsafe { *left.get_unchecked((word + i) * ROWS + row) }.to_bits() as i32);
                     }
-                    let [h, l] = simd.split_integers(fours);
-                    (high[row], low[row]) = (simd.add_integers(high[row], h), simd.add_integers(low[row], l));
+                    exact[row].add(simd, simd.add_integers(simd.multiply_pairs(columns[0], pairs[0]), simd.multiply_pairs(columns[1], pairs[1])));
                 }
             }
             // SAFETY: a vector of units follows the words.
             let units = unsafe { simd.load(right.as_ptr().add(S::LANES * BLOCK / 2)) };
             for row in 0..ROWS {
-                let exact = simd.fma(simd.to_floats(high[row]), simd.splat(65536.0), simd.to_floats(low[row]));
                 let units = simd.multiply(simd.splat(left[ROWS * BLOCK / 2 + row]), units);
-                sums[row] = simd.add(sums[row], simd.multiply(exact, units));
+                sums[row] = simd.add(sums[row], simd.multiply(exact[row].rounded(simd), units));
             }
         }
         for row in 0..ROWS {

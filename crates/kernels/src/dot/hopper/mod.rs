@@ -11,7 +11,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use super::{BLOCK, Side};
 use crate::{
     Argument, Launch, Plan,
-    cuda::{CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{COPIES, CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
     launch::product_operations,
     matmul::{ABSENT, dtype_code},
     metal::{metal_file, params},
@@ -106,7 +106,6 @@ params! {
     }
 }
 
-const COPIES: MetalFile = metal_file!("dot/hopper/copies.cu");
 const RECORDS: MetalFile = metal_file!("dot/hopper/record.cu");
 const STORES: MetalFile = metal_file!("dot/hopper/results.cu");
 

@@ -55,10 +55,24 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn splat_pair(self, pair: i32) -> Self::Integers;
     /// Of i16, the sum of the two products of each pair of neighbours.
     fn multiply_pairs(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
-    /// Sums of i32.
+    /// Sums of i32, modulo 2^32.
     fn add_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
-    /// `[i >> 16, i & 0xffff]` of each i32.
-    fn split_integers(self, integers: Self::Integers) -> [Self::Integers; 2];
+    /// Differences of i32, modulo 2^32.
+    fn subtract_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    fn and_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    /// The greater of two i32.
+    fn max_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    /// The greater of two i16.
+    fn max_words(self, a: Self::Integers, b: Self::Integers) -> Self::Integers;
+    /// `i << 16` of each i32.
+    fn lower_to_upper(self, integers: Self::Integers) -> Self::Integers;
+    /// `i >> 16` of each i32.
+    fn upper_to_lower(self, integers: Self::Integers) -> Self::Integers;
+    /// A step of folding the lanes of as many vectors as there are: two vectors to be folded lane by lane into one, which stands for `a` and `b`. Steps go from
+    /// 0 on, each from neighbours `a` and `b`. After the last one, lane `i` has what vector `i` had.
+    fn fold_step<const STEP: usize>(self, a: Self::Integers, b: Self::Integers) -> [Self::Integers; 2];
+    /// The f32 whose bits each i32 is.
+    fn floats_of_bits(self, integers: Self::Integers) -> Self::Vector;
     /// Each i32, of at most 24 bits.
     fn to_floats(self, integers: Self::Integers) -> Self::Vector;
     /// The lower 16 bits of each element's bits, those of `a` first.
@@ -190,18 +204,57 @@ impl Simd for Portable {
     fn multiply_pairs(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
         std::array::from_fn(|i| {
             let ([a, c], [b, d]) = (halves(a[i]).map(i32::from), halves(b[i]).map(i32::from));
-            a * b + c * d
+            (a * b).wrapping_add(c * d)
         })
     }
 
     #[inline(always)]
     fn add_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
-        std::array::from_fn(|i| a[i] + b[i])
+        std::array::from_fn(|i| a[i].wrapping_add(b[i]))
     }
 
     #[inline(always)]
-    fn split_integers(self, integers: Self::Integers) -> [Self::Integers; 2] {
-        [integers.map(|i| i >> 16), integers.map(|i| i & 0xffff)]
+    fn subtract_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| a[i].wrapping_sub(b[i]))
+    }
+
+    #[inline(always)]
+    fn and_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| a[i] & b[i])
+    }
+
+    #[inline(always)]
+    fn max_integers(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| a[i].max(b[i]))
+    }
+
+    #[inline(always)]
+    fn max_words(self, a: Self::Integers, b: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|i| {
+            let ([a, c], [b, d]) = (halves(a[i]), halves(b[i]));
+            pair([a.max(b), c.max(d)])
+        })
+    }
+
+    #[inline(always)]
+    fn lower_to_upper(self, integers: Self::Integers) -> Self::Integers {
+        integers.map(|i| i << 16)
+    }
+
+    #[inline(always)]
+    fn upper_to_lower(self, integers: Self::Integers) -> Self::Integers {
+        integers.map(|i| i >> 16)
+    }
+
+    #[inline(always)]
+    fn fold_step<const STEP: usize>(self, a: Self::Integers, b: Self::Integers) -> [Self::Integers; 2] {
+        let of = |i: usize| if i < PORTABLE_LANES { a[i] } else { b[i - PORTABLE_LANES] };
+        [std::array::from_fn(|i| of(2 * i)), std::array::from_fn(|i| of(2 * i + 1))]
+    }
+
+    #[inline(always)]
+    fn floats_of_bits(self, integers: Self::Integers) -> Self::Vector {
+        integers.map(|i| f32::from_bits(i as u32))
     }
 
     #[inline(always)]

@@ -172,9 +172,57 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn split_integers(self, integers: __m256i) -> [__m256i; 2] {
+    fn subtract_integers(self, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: see `splat`.
-        unsafe { [_mm256_srai_epi32::<16>(integers), _mm256_and_si256(integers, _mm256_set1_epi32(0xffff))] }
+        unsafe { _mm256_sub_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn and_integers(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_and_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn max_integers(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_max_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn max_words(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_max_epi16(a, b) }
+    }
+
+    #[inline(always)]
+    fn lower_to_upper(self, integers: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_slli_epi32::<16>(integers) }
+    }
+
+    #[inline(always)]
+    fn upper_to_lower(self, integers: __m256i) -> __m256i {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_srai_epi32::<16>(integers) }
+    }
+
+    #[inline(always)]
+    fn fold_step<const STEP: usize>(self, a: __m256i, b: __m256i) -> [__m256i; 2] {
+        // SAFETY: see `splat`.
+        unsafe {
+            match STEP {
+                0 => [_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)],
+                1 => [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)],
+                _ => [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)],
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn floats_of_bits(self, integers: __m256i) -> __m256 {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_castsi256_ps(integers) }
     }
 
     #[inline(always)]
@@ -361,9 +409,57 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn split_integers(self, integers: __m512i) -> [__m512i; 2] {
+    fn subtract_integers(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: see `splat`.
-        unsafe { [_mm512_srai_epi32::<16>(integers), _mm512_and_si512(integers, _mm512_set1_epi32(0xffff))] }
+        unsafe { _mm512_sub_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn and_integers(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_and_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn max_integers(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_max_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn max_words(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_max_epi16(a, b) }
+    }
+
+    #[inline(always)]
+    fn lower_to_upper(self, integers: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_slli_epi32::<16>(integers) }
+    }
+
+    #[inline(always)]
+    fn upper_to_lower(self, integers: __m512i) -> __m512i {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_srai_epi32::<16>(integers) }
+    }
+
+    #[inline(always)]
+    fn fold_step<const STEP: usize>(self, a: __m512i, b: __m512i) -> [__m512i; 2] {
+        // SAFETY: see `splat`.
+        unsafe {
+            match STEP {
+                0 => [_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b)],
+                1 => [_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)],
+                _ => [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b)],
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn floats_of_bits(self, integers: __m512i) -> __m512 {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_castsi512_ps(integers) }
     }
 
     #[inline(always)]

@@ -148,6 +148,6 @@ fn run<T: Float>(arguments: &mut HostArguments<'_>, precision: Precision) -> Res
 simd! {
     /// As [`SwiGlu`](crate::swiglu::SwiGlu) does it.
     fn gate(gates: &mut [[f32; COLUMNS]], values: &[[f32; COLUMNS]]) {
-        gates.as_flattened_mut().iter_mut().zip(values.as_flattened()).for_each(|(gate, value)| *gate = math::silu(*gate) * value);
+        gates.as_flattened_mut().iter_mut().zip(values.as_flattened()).for_each(|(gate, value)| *gate = math::gate(*gate, 1.0) * value);
     }
 }

@@ -1,4 +1,4 @@
-//! The CPU kernel: a row of pairs at a time, widened in cache.
+//! The CPU kernel: a row at a time, widened in cache.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
@@ -7,7 +7,7 @@ use crate::{
     float::{Float, with_float},
     math, order,
     parallel::{Shared, for_each},
-    rows::{Rows, rows_per_task},
+    rows::{Rows, rows_per_task, with_scratch},
     simd,
 };
 
@@ -21,39 +21,51 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
     let (n, inner, count) = (rows.length as usize, rows.inner as usize, if y.is_empty() { 0 } else { rows.count() });
     let together = rows_per_task(n, count);
     for_each(count.div_ceil(together), together * n, |task| {
-        let mut pairs = vec![[0f32; 2]; n];
-        for row in task * together..((task + 1) * together).min(count) {
-            let place = |k: usize| (row / inner * n + k) * inner + row % inner;
-            pairs.iter_mut().enumerate().for_each(|(k, pair)| *pair = [y[place(k)].to_f32(), dy[place(k)].to_f32()]);
-            if LOG {
-                of_logarithm(&mut pairs)
-            } else {
-                of_softmax(&mut pairs)
-            }
-            for (k, [x, _]) in pairs.iter().enumerate() {
+        with_scratch(4 * n, |scratch| {
+            let (row, rest) = scratch.split_at_mut(n);
+            let (gradient, pairs) = rest.split_at_mut(n);
+            let pairs = pairs.as_chunks_mut().0;
+            for at in task * together..((task + 1) * together).min(count) {
+                let (start, place) = (at * n, |k: usize| (at / inner * n + k) * inner + at % inner);
+                if inner == 1 {
+                    T::widen_into(&y[start..][..n], row);
+                    T::widen_into(&dy[start..][..n], gradient);
+                } else {
+                    for (k, (y_, dy_)) in row.iter_mut().zip(&mut *gradient).enumerate() {
+                        (*y_, *dy_) = (y[place(k)].to_f32(), dy[place(k)].to_f32());
+                    }
+                }
+                if LOG {
+                    of_logarithm(row, gradient);
+                } else {
+                    of_softmax(row, gradient, pairs);
+                }
                 // SAFETY: this row belongs to this task.
-                unsafe { dx.write(place(k), T::from_f32(*x)) };
+                unsafe {
+                    if inner == 1 {
+                        T::narrow_into(row, dx.part(start, n));
+                    } else {
+                        row.iter().enumerate().for_each(|(k, x)| dx.write(place(k), T::from_f32(*x)));
+                    }
+                }
             }
-        }
+        });
     });
     Ok(())
 }
 
 simd! {
-    /// The first of each pair becomes the gradient.
-    fn of_softmax(pairs: &mut [[f32; 2]]) {
+    /// The row becomes its gradient.
+    fn of_softmax(row: &mut [f32], gradient: &[f32], pairs: &mut [[f32; 2]]) {
+        pairs.iter_mut().zip(&*row).zip(gradient).for_each(|((pair, y), g)| *pair = [*y, *g]);
         let sum = order::sum(pairs, |a, [y, g]: [f32; 2]| y.mul_add(g, a));
-        for [y, g] in pairs {
-            *y *= *g - sum;
-        }
+        row.iter_mut().zip(gradient).for_each(|(y, g)| *y *= g - sum);
     }
 }
 
 simd! {
-    fn of_logarithm(pairs: &mut [[f32; 2]]) {
-        let sum = order::sum(pairs, |a, [_, g]: [f32; 2]| a + g);
-        for [y, g] in pairs {
-            *y = *g - math::exp_nonpositive(*y) * sum;
-        }
+    fn of_logarithm(row: &mut [f32], gradient: &[f32]) {
+        let sum = order::sum(gradient, |a, g: f32| a + g);
+        row.iter_mut().zip(gradient).for_each(|(y, g)| *y = g - math::exp_nonpositive(*y) * sum);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `dx = y · (g − Σ y g)`, and of the logarithm `dx = g − exp(y) · Σ g`, computed in f32, rounded once.
 //!
-//! * Memory: both rows are read once and the result is written once; the second look at them hits the cache.
+//! * Memory: both rows are read once and the result is written once; the second look at rows that registers do not hold hits the cache.
 //! * Order: the row order of [`crate::order`], products folded by `fma(y, g, a)`; the exponential is [`exp_nonpositive`](crate::math::exp_nonpositive).
 //! * Error against exact arithmetic, before the rounding of the output: `(d(n) + 2) · 2^-24 · Σ |y g| · |y|` beside `2 · 2^-24` relative; of the logarithm
 //!   `(d(n) + 4) · 2^-24 · Σ |g| · exp(y)`.
@@ -63,6 +63,7 @@ impl Operator for SoftmaxGradient {
         let y = inputs.y;
         let rows = Rows::new(y.shape(), self.axis)?;
         let key = rows.key(KernelKey::new("softmax_gradient", &[y.dtype]).with("log", u32::from(self.log)));
+        let key = key.with("threads", order::row_threads_bound(rows.length as usize));
         let launch = Launch::new(key, cpu::kernel(y.dtype, self.log)?, &rows, inputs.parameters(outputs)?);
         let launch = launch.with_metal(MetalForm::new(FILES, "softmax_gradient"));
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())

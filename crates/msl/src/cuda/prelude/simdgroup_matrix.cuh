@@ -9,8 +9,10 @@ __forceinline__ uint matrix_column(uint lane) { return ((lane / 4) & 2) * 2 + (l
 // The lane that holds an element.
 __forceinline__ uint matrix_lane(uint row, uint column) { return (row & 4) * 4 + (column & 4) * 2 + (row & 3) * 2 + (column / 2 & 1); }
 // Between the order in use and that of the tensor cores.
-template <class T> __forceinline__ T to_tensor_order(T pair) { return shuffle(pair, matrix_lane(lane() / 4, lane() % 4 * 2)); }
-template <class T> __forceinline__ T from_tensor_order(T pair) { return shuffle(pair, matrix_row(lane()) * 4 + matrix_column(lane()) / 2); }
+template <class T> __forceinline__ T to_tensor_order(T pair) { return shuffle(pair, matrix_lane(lane() / 4, lane() % 4 * 2), all_lanes); }
+template <class T> __forceinline__ T from_tensor_order(T pair) {
+  return shuffle(pair, matrix_row(lane()) * 4 + matrix_column(lane()) / 2, all_lanes);
+}
 #else
 __forceinline__ uint matrix_row(uint lane) { return lane / 4; }
 __forceinline__ uint matrix_column(uint lane) { return lane % 4 * 2; }
@@ -95,8 +97,8 @@ template <class A, class B> __forceinline__ metal::vec<float, 2> plain_product(m
   uint row = matrix_row(lane()), column = matrix_column(lane());
 #pragma unroll
   for (uint k = 0; k < 8; k += 2) {
-    metal::vec<A, 2> left = shuffle(a, matrix_lane(row, k));
-    metal::vec<B, 2> first = shuffle(b, matrix_lane(k, column)), second = shuffle(b, matrix_lane(k + 1, column));
+    metal::vec<A, 2> left = shuffle(a, matrix_lane(row, k), all_lanes);
+    metal::vec<B, 2> first = shuffle(b, matrix_lane(k, column), all_lanes), second = shuffle(b, matrix_lane(k + 1, column), all_lanes);
     sum.x = ::__fmaf_rn((float)left.y, (float)second.x, ::__fmaf_rn((float)left.x, (float)first.x, sum.x));
     sum.y = ::__fmaf_rn((float)left.y, (float)second.y, ::__fmaf_rn((float)left.x, (float)first.y, sum.y));
   }

@@ -18,7 +18,8 @@ enum thread_scope { thread_scope_thread, thread_scope_simdgroup, thread_scope_th
 
 // CUDA's barriers order all memory among the threads they wait for.
 __forceinline__ void threadgroup_barrier(mem_flags, thread_scope = thread_scope_threadgroup) { ::__syncthreads(); }
-__forceinline__ void simdgroup_barrier(mem_flags, thread_scope = thread_scope_simdgroup) { ::__syncwarp(); }
+__forceinline__ void simdgroup_barrier(mem_flags, thread_scope = thread_scope_simdgroup) { ::__syncwarp(~0u); }
+__forceinline__ void simdgroup_barrier(mem_flags, uint among) { ::__syncwarp(among); }
 __forceinline__ void atomic_thread_fence(mem_flags, memory_order, thread_scope scope = thread_scope_device) {
   if (scope == thread_scope_device)
     ::__threadfence();

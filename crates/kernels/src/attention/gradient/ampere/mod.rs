@@ -9,7 +9,7 @@ use crate::{
         scoring::{MaskView, ScoreParams, View},
         tensor_cores::SCORING,
     },
-    cuda::{CudaArchitecture, NUMBERS},
+    cuda::{CudaArchitecture, NUMBERS, WARPS},
     metal::metal_file,
 };
 
@@ -20,6 +20,7 @@ const FILES: &[MetalFile] = &[
     ScoreParams::METAL,
     Params::METAL,
     SCORING,
+    WARPS,
     metal_file!("attention/gradient/ampere/products.cu"),
     OUTPUTS,
     metal_file!("attention/gradient/ampere/tiles.cu"),

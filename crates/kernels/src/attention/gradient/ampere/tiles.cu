@@ -34,8 +34,8 @@ DEVICE void dot_products(Sums<BLOCK>& sums, u32 own, u32 others) {
         for (int n = 0; n < BLOCK / 16; ++n) {
             u32 b[4];
             load_matrices(b, others + 16 * n * PITCH + 32 * k);
-            multiply(sums.at[2 * n], a, b[0], b[1]);
-            multiply(sums.at[2 * n + 1], a, b[2], b[3]);
+            multiply<KV>(sums.at[2 * n], a, b[0], b[1]);
+            multiply<KV>(sums.at[2 * n + 1], a, b[2], b[3]);
         }
     }
 }
@@ -54,8 +54,8 @@ DEVICE void add_rows(Sums<WIDTH>& sums, const Sums<BLOCK>& factors, u32 others) 
         for (int n = 0; n < WIDTH / 16; ++n) {
             u32 b[4];
             load_transposed(b, others + 16 * k * PITCH + 32 * n);
-            multiply(sums.at[2 * n], a, b[0], b[1]);
-            multiply(sums.at[2 * n + 1], a, b[2], b[3]);
+            multiply<KV>(sums.at[2 * n], a, b[0], b[1]);
+            multiply<KV>(sums.at[2 * n + 1], a, b[2], b[3]);
         }
     }
 }
