@@ -215,7 +215,7 @@ def test_executors_do_not_mix(cpu):
 def test_what_executors_are_not():
     with pytest.raises(elinvar.DeviceError, match="'tpu' is not available"):
         elinvar.Executor("tpu")
-    for arguments, message in [({"precision": "exact"}, "'strict' or 'fast'"), ({"backend": "cpu", "threads": 0}, "at least one"), ({"threads": 2}, "cpu")]:
+    for arguments, message in [({"precision": "exact"}, "'strict', 'invariant' or 'fast'"), ({"backend": "cpu", "threads": 0}, "at least one"), ({"threads": 2}, "cpu")]:
         with pytest.raises(ValueError, match=message):
             elinvar.Executor(**arguments)
 

@@ -52,7 +52,7 @@ attributes! {
         pub transpose_b: bool = false,
         /// Scales the product, not the bias.
         pub alpha: f32 = 1,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
         /// Type of the output; that of `a` if absent.
         pub output: Option<DType>,

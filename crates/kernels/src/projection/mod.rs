@@ -16,7 +16,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Result};
 
 use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
@@ -68,7 +68,7 @@ attributes! {
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     }
 }
@@ -251,8 +251,8 @@ impl Projection {
         match precision {
             Precision::Fast if few::takes(weight, device) => few::MOST_ROWS,
             Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
-            Precision::Strict if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
-            Precision::Fast | Precision::Strict => FEW_ROWS,
+            Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Strict | Precision::Invariant | Precision::Fast => FEW_ROWS,
         }
     }
 
@@ -290,7 +290,7 @@ impl Projection {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
-        let sums = Sums::of(self.precision == Precision::Strict, [DType::F32, layers.w0.dtype]);
+        let sums = Sums::of(!self.precision.is_fast(), [DType::F32, layers.w0.dtype]);
         if sums == Sums::Fixed
             && let Some(plan) = self.on_tensor_cores(layers, outputs, device)?
         {
