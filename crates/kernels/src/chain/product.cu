@@ -1,8 +1,8 @@
-// Up to 64 rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual
-// added; of two, gated.
+// Rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added; of two,
+// gated.
 //
-// Thread blocks take tiles of matrices' rows in turn, half of each where they are gated. A warpgroup sends for pieces of k, for those of matrices before the
-// launches ahead have ended; another multiplies them. A result is one chain of steps of 16 elements: its bits depend neither on the other rows nor on their number.
+// Thread blocks take tiles in turn, of up to 64 rows and of rows of matrices, half of each where they are gated. A warpgroup sends for pieces of k, for those of
+// matrices before the launches ahead have ended; another multiplies them.
 //
 // Macros: ELEMENT (f16 or bf16), EIGHTS and COLUMNS (a tile's rows of matrices, in eights and in all), PANELS (of a piece).
 
@@ -10,7 +10,7 @@ constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes 
 constexpr u32 STEPS = PANEL / 16;
 constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
 constexpr u32 COMPUTERS = 128, SENDERS = 128;
-// Bits of FewRows::present.
+// Bits of ChainProduct::present.
 constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16;
 
 template <typename T>
@@ -33,8 +33,14 @@ struct Tile {
     Layer layer;
     u32 number;
     u32 first;
+    // Of the rows.
+    u32 block;
 
-    DEVICE Tile(const FewRows& p, const Layer (&layers)[3], u32 index, u32 height) {
+    DEVICE Tile(const ChainProduct& p, const Layer (&layers)[3], u32 index, u32 height) : block(0) {
+        if (p.blocks > 1) {
+            block = index % p.blocks;
+            index /= p.blocks;
+        }
         number = u32(index >= p.ends[0]) + u32(index >= p.ends[1]);
         layer = number == 0 ? layers[0] : number == 1 ? layers[1] : layers[2];
         first = (index - (number == 0 ? 0 : number == 1 ? p.ends[0] : p.ends[1])) * height;
@@ -45,7 +51,7 @@ struct Tile {
 struct Place {
     u32 barriers;
     u32 memory;
-    const FewRows& p;
+    const ChainProduct& p;
     u32 stage;
     u32 parity;
 
@@ -53,6 +59,8 @@ struct Place {
     DEVICE u32 empty() const { return full() + 8; }
     DEVICE u32 columns() const { return memory + stage * PANELS * (EIGHTS + p.eights) * ATOM; }
     DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
+    // Eights of rows of a block of them: the last one may have fewer.
+    DEVICE u32 eights(u32 block) const { return min(p.eights, u32((p.m + 7) / 8) - 8 * block); }
 
     DEVICE void advance() {
         if (++stage == p.stages) {
@@ -66,10 +74,10 @@ struct Place {
 template <bool WIDE>
 DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
     constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
-    const FewRows& p = place.p;
+    const ChainProduct& p = place.p;
     const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
     const u32 at = row * 128 + (unit ^ row % 8) * 16;
-    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
         const ELEMENT* from[COUNT];
 #pragma unroll
@@ -113,21 +121,31 @@ DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
 struct Rows {
     Place place;
     const unsigned char* x;
+    // The tile, what is next of its rows and how long that is: found once for each tile, since products wait for what is sent between them.
+    u32 index;
     u32 piece;
-    // Pieces that are yet to be sent for.
-    u32 left;
+    u32 bytes;
+    const unsigned char* from;
+
+    DEVICE void begin() {
+        const u32 block = place.p.blocks == 1 ? 0 : index % place.p.blocks;
+        piece = 0;
+        bytes = PANELS * place.eights(block) * ATOM;
+        from = x + u64(block) * (64 * 2) * place.p.k;
+    }
 
     DEVICE void send() {
-        if (left == 0) {
+        if (index >= place.p.ends[2] * place.p.blocks) {
             return;
         }
-        const FewRows& p = place.p;
-        const u32 bytes = PANELS * p.eights * ATOM;
         expect(place.full(), bytes);
-        copy_bulk(place.rows(), x + u64(piece) * bytes, bytes, place.full());
+        copy_bulk(place.rows(), from, bytes, place.full());
         place.advance();
-        piece = piece + 1 == p.pieces ? 0 : piece + 1;
-        --left;
+        from += bytes;
+        if (++piece == place.p.pieces) {
+            index += gridDim.x;
+            begin();
+        }
     }
 };
 
@@ -136,10 +154,10 @@ DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) :
 DEVICE float gate(float x, float up) { return x / (1.0f + exp2_approximate(-LOG2_E * x)) * up; }
 
 // A whole tile without biases. Of each eight columns thread t has two from t % 4 · 2 on, of rows t / 32 · 16 + t % 32 / 4 and 8 more.
-DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const FewRows& p, const Tile& tile, bool gated, const float* residual) {
+DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
 #pragma unroll
     for (u32 i = 0; i < 4; i += 2) {
-        const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 4;
+        const u64 row = u64(tile.block) * 64 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 4;
         if (row >= p.m) {
             continue;
         }
@@ -168,13 +186,14 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const FewRows& p, const
 }
 
 // Any tile, by way of shared memory.
-DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const FewRows& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
+DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainProduct& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
     constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
+    const u32 count = u32(min(p.m - u64(tile.block) * 64, u64(64)));
     meet_computers();
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
         const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
-        if (row < p.m) {
+        if (row < count) {
 #pragma unroll
             for (u32 eight = 0; eight < EIGHTS; ++eight) {
                 *reinterpret_cast<float2*>(all + row * PITCH + 8 * eight + threadIdx.x % 4 * 2) = make_float2(sums[4 * eight + 2 * half], sums[4 * eight + 2 * half + 1]);
@@ -184,9 +203,9 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const FewRow
     meet_computers();
     const Layer& layer = tile.layer;
     const bool gated = height < COLUMNS;
-    for (u32 i = threadIdx.x; i < p.m * height; i += COMPUTERS) {
+    for (u32 i = threadIdx.x; i < count * height; i += COMPUTERS) {
         const u32 row = gated ? i / (COLUMNS / 2) : i / COLUMNS, within = i - row * height;
-        const u64 column = tile.first + within, place = row * layer.n + column;
+        const u64 column = tile.first + within, place = (u64(tile.block) * 64 + row) * layer.n + column;
         if (column < layer.n) {
             const float* x = all + row * PITCH + within;
             float value = p.present >> tile.number & 1 ? *x + load_as(layer.bias, p.bias, column) : *x;
@@ -199,13 +218,15 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const FewRow
 }
 
 DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
-    const FewRows& p = place.p;
-    Rows next = {place, x, 0, threadIdx.x == 0 ? ((p.ends[2] - 1 - blockIdx.x) / gridDim.x + 1) * p.pieces : 0};
-    for (u32 i = 0; i < p.stages; ++i) {
+    const ChainProduct& p = place.p;
+    Rows next = {place, x, blockIdx.x};
+    next.begin();
+    for (u32 i = 0; threadIdx.x == 0 && i < p.stages; ++i) {
         next.send();
     }
     __syncwarp();
-    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        const u32 eights = place.eights(p.blocks == 1 ? 0 : index % p.blocks);
         float sums[4 * EIGHTS] = {};
         settle(sums);
         u32 before = 0;
@@ -224,7 +245,7 @@ DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer
 #pragma unroll
             for (u32 i = 0; i < PANELS * STEPS; ++i) {
                 const u32 panel = i / STEPS, step = i % STEPS;
-                multiply<ELEMENT>(sums, rows + panel * p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+                multiply<ELEMENT>(sums, rows + panel * eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
             }
             end_products();
             await_products<1>();
@@ -246,7 +267,7 @@ DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer
     }
 }
 
-extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) few_rows(
+extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_product(
     const unsigned char* x,
     const ELEMENT* w0,
     const ELEMENT* w1,
@@ -258,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) few_rows(
     float* y0,
     float* y1,
     float* y2,
-    const __grid_constant__ FewRows p) {
+    const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
