@@ -49,7 +49,7 @@ params! {
         pub norm: u32,
         /// Added to the mean of the squares.
         pub epsilon: f32,
-        /// Rows, in eights.
+        /// Rows of a block, in eights.
         pub eights: u32,
     }
 }
@@ -67,7 +67,7 @@ params! {
         pub present: u32,
         /// The type of the biases.
         pub bias: u32,
-        /// Blocks of rows, and rows of one, in eights; the last block may have fewer.
+        /// Blocks of rows, and rows of one, in eights; of those that the last block lacks there are places.
         pub blocks: u32,
         pub eights: u32,
         /// Tiles of the layers' matrices up to the end of each layer.
@@ -158,7 +158,7 @@ impl Layers {
             is_normalised: self.norm.is_some().into(),
             norm: norm_type.map_or(ABSENT, dtype_code),
             epsilon,
-            eights: m.div_ceil(8) as u32,
+            eights: tiling.rows as u32,
         };
         let norm = (Parameter::read("norm", norm_type.unwrap_or(DType::F32)).or_absent().prefetched(), norm);
         let buffers = [(Parameter::read("x", DType::F32), x), norm.clone(), (Parameter::write("y", DType::U8), rounded)];
@@ -189,7 +189,7 @@ impl Layers {
         let groups = u32::try_from(tiles).ok()?.min(device.compute_units.max(1) as u32);
         plan.launches.push(round.over(Extent::linear(u32::try_from(m).ok()?), Extent::linear(ROUNDERS)));
         plan.launches.push(product.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(tiling.memory));
-        plan.scratch.push(Some(k / PANEL * m.div_ceil(8) * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
+        plan.scratch.push(Some(k / PANEL * tiling.blocks * tiling.rows * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
         Some(())
     }
 
@@ -209,7 +209,7 @@ impl Layers {
         let is_short = rows <= 2 && 16 * eights * k <= SHORT;
         let memory = if is_short { device.threadgroup_memory / 2 - 1024 } else { device.threadgroup_memory };
         let panels = [4, 2].into_iter().find(|&panels| (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start()).unwrap_or(1);
-        let stages = room(panels, memory).clamp(2, *STAGES.end()).min(k / PANEL / panels * each);
+        let stages = room(panels, memory).min(*STAGES.end()).min(k / PANEL / panels);
         Tiling { blocks, rows, eights, ends: ends(eights), panels, stages, memory: stages * panels * (eights + rows) * ATOM + besides }
     }
 }

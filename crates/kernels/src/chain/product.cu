@@ -59,8 +59,6 @@ struct Place {
     DEVICE u32 empty() const { return full() + 8; }
     DEVICE u32 columns() const { return memory + stage * PANELS * (EIGHTS + p.eights) * ATOM; }
     DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
-    // Eights of rows of a block of them: the last one may have fewer.
-    DEVICE u32 eights(u32 block) const { return min(p.eights, u32((p.m + 7) / 8) - 8 * block); }
 
     DEVICE void advance() {
         if (++stage == p.stages) {
@@ -70,13 +68,22 @@ struct Place {
     }
 };
 
-// Sixteen bytes of every sixteenth row of the panels of matrices. WIDE: these begin on multiples of sixteen bytes.
+// Sends for a piece of the rows of a block.
+DEVICE void send_rows(const Place& place, const unsigned char* x, u32 block, u32 piece) {
+    const u32 bytes = PANELS * place.p.eights * ATOM;
+    expect(place.full(), bytes);
+    copy_bulk(place.rows(), x + u64(block) * (64 * 2) * place.p.k + u64(piece) * bytes, bytes, place.full());
+}
+
+// Sends for what a thread block multiplies, but for the first rows: a thread for sixteen bytes of every sixteenth row of the panels of matrices.
+// WIDE: these begin on multiples of sixteen bytes.
 template <bool WIDE>
-DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
+DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], u32 height) {
     constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
     const ChainProduct& p = place.p;
     const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
     const u32 at = row * 128 + (unit ^ row % 8) * 16;
+    u32 first = p.stages;
     for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
         const ELEMENT* from[COUNT];
@@ -88,6 +95,12 @@ DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
         }
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
             wait(place.empty(), place.parity ^ 1);
+            if (first > 0) {
+                --first;
+            } else if (thread == 0) {
+                await_launches();
+                send_rows(place, x, tile.block, piece);
+            }
 #pragma unroll 1
             for (u32 panel = 0; panel < PANELS; ++panel) {
                 const u32 to = place.columns() + panel * EIGHTS * ATOM + at, start = (piece * PANELS + panel) * PANEL;
@@ -116,38 +129,6 @@ DEVICE void send_columns(Place place, const Layer (&layers)[3], u32 height) {
         }
     }
 }
-
-// Pieces of the rows, sent for by one thread.
-struct Rows {
-    Place place;
-    const unsigned char* x;
-    // The tile, what is next of its rows and how long that is: found once for each tile, since products wait for what is sent between them.
-    u32 index;
-    u32 piece;
-    u32 bytes;
-    const unsigned char* from;
-
-    DEVICE void begin() {
-        const u32 block = place.p.blocks == 1 ? 0 : index % place.p.blocks;
-        piece = 0;
-        bytes = PANELS * place.eights(block) * ATOM;
-        from = x + u64(block) * (64 * 2) * place.p.k;
-    }
-
-    DEVICE void send() {
-        if (index >= place.p.ends[2] * place.p.blocks) {
-            return;
-        }
-        expect(place.full(), bytes);
-        copy_bulk(place.rows(), from, bytes, place.full());
-        place.advance();
-        from += bytes;
-        if (++piece == place.p.pieces) {
-            index += gridDim.x;
-            begin();
-        }
-    }
-};
 
 DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
 
@@ -219,24 +200,14 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
 
 DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
     const ChainProduct& p = place.p;
-    Rows next = {place, x, blockIdx.x};
-    next.begin();
-    for (u32 i = 0; threadIdx.x == 0 && i < p.stages; ++i) {
-        next.send();
+    for (Place first = place; threadIdx.x == 0 && first.parity == 0; first.advance()) {
+        send_rows(first, x, blockIdx.x % p.blocks, first.stage);
     }
     __syncwarp();
     for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
-        const u32 eights = place.eights(p.blocks == 1 ? 0 : index % p.blocks);
         float sums[4 * EIGHTS] = {};
         settle(sums);
         u32 before = 0;
-        const auto release = [&] {
-            if (threadIdx.x == 0) {
-                arrive(before);
-                next.send();
-            }
-            __syncwarp();
-        };
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
             // The copies have ended and wgmma begins after them. A fence between the two kinds of accesses would also wait for the products before, at half the speed.
             wait(place.full(), place.parity);
@@ -245,17 +216,19 @@ DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer
 #pragma unroll
             for (u32 i = 0; i < PANELS * STEPS; ++i) {
                 const u32 panel = i / STEPS, step = i % STEPS;
-                multiply<ELEMENT>(sums, rows + panel * eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+                multiply<ELEMENT>(sums, rows + panel * p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
             }
             end_products();
             await_products<1>();
-            if (piece > 0) {
-                release();
+            if (piece > 0 && threadIdx.x == 0) {
+                arrive(before);
             }
             before = place.empty();
         }
         await_products<0>();
-        release();
+        if (threadIdx.x == 0) {
+            arrive(before);
+        }
         settle(sums);
         const Tile tile(p, layers, index, height);
         const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
@@ -300,8 +273,8 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_produ
         await_launches();
         compute(place, all, x, layers, height, residual);
     } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
-        send_columns<true>(place, layers, height);
+        send<true>(place, x, layers, height);
     } else {
-        send_columns<false>(place, layers, height);
+        send<false>(place, x, layers, height);
     }
 }

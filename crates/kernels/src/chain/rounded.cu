@@ -5,7 +5,7 @@ extern "C" __global__ void __launch_bounds__(512) rounded_rows(const float* x, c
     __shared__ float partial[16];
     const float* row = x + blockIdx.x * p.k;
     const bool wide = (u64(row) & 15) == 0;
-    const u32 step = 4 * blockDim.x, eights = min(p.eights - blockIdx.x / 64 * 8, 8u);
+    const u32 step = 4 * blockDim.x;
     const auto load = [&](u32 i) { return wide ? *reinterpret_cast<const float4*>(row + i) : make_float4(row[i], row[i + 1], row[i + 2], row[i + 3]); };
     admit_launches();
     await_launches();
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(512) rounded_rows(const float* x, c
             four.w *= load_as(norm, p.norm, i + 3);
         }
         const u32 row = blockIdx.x % 64, unit = i / 8 % 8 ^ row % 8;
-        const u64 place = blockIdx.x / 64 * p.k * 128 + u64(i / 64 * eights + row / 8) * 1024 + row % 8 * 128 + unit * 16 + i % 8 * 2;
+        const u64 place = blockIdx.x / 64 * p.k * 128 + u64(i / 64 * p.eights + row / 8) * 1024 + row % 8 * 128 + unit * 16 + i % 8 * 2;
         *reinterpret_cast<uint2*>(y + place) = make_uint2(pack<ELEMENT>(four.x, four.y), pack<ELEMENT>(four.z, four.w));
     }
 }
