@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
 
 from elinvar._elinvar import TorchOperator, torch_operator
 
@@ -43,7 +44,8 @@ def stream_of(tensor: Tensor) -> int:
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _grads, _autocasts, _traces = torch.is_grad_enabled, torch.is_autocast_enabled, torch._C._is_tracing
-_modes, _functions, _transforms = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, torch._C._functorch.peek_interpreter_stack
+_modes, _functions = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+_transforms: Callable[[], object | None] = peek_interpreter_stack
 
 
 def _is_plain(args: tuple[Any, ...]) -> bool:

@@ -128,7 +128,8 @@ class CrossEntropy(nn.Module):
 
     def __init__(self, ignore_index: int = -100, reduction: Literal["none", "mean", "sum"] = "mean") -> None:
         super().__init__()
-        self.ignore_index, self.reduction = ignore_index, reduction
+        self.ignore_index = ignore_index
+        self.reduction: Literal["none", "mean", "sum"] = reduction
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets, self.ignore_index, self.reduction)
