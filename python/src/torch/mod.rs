@@ -14,7 +14,7 @@ use std::{
 
 use elinvar::{
     BackendType, Completion, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Operator, Result, Shape, Tensor, Turns, Workspace,
-    kernels::registry,
+    advise_huge_pages, kernels::registry,
 };
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods,
@@ -122,6 +122,10 @@ impl Described {
         self.layout.span().end * self.dtype.size()
     }
 
+    fn pointer(&self) -> NonNull<u8> {
+        NonNull::new(self.address as *mut u8).unwrap_or(NonNull::dangling())
+    }
+
     /// A tensor of its memory.
     ///
     /// # Safety
@@ -135,9 +139,8 @@ impl Described {
                 executor.adopt_strided(dtype, &layout, HostMemory::new(Arc::new(bytes)))
             }
             Place::Cpu => {
-                let pointer = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
                 // SAFETY: as the caller promises.
-                executor.adopt_mut(dtype, layout.shape(), unsafe { HostMemoryMut::new(pointer, self.bytes(), Arc::new(())) })
+                executor.adopt_mut(dtype, layout.shape(), unsafe { HostMemoryMut::new(self.pointer(), self.bytes(), Arc::new(())) })
             }
             Place::Cuda { .. } => self.adopt_on_gpu(executor, is_read_only),
         }
@@ -238,6 +241,10 @@ fn perform(
 ) -> PyResult<()> {
     let key = Key { place: call.place(), process: fork::generation(), reads, writes, wanted };
     let work = || {
+        if key.place == Place::Cpu {
+            // PyTorch hands out large memory unwritten.
+            key.writes.iter().for_each(|tensor| advise_huge_pages(tensor.pointer(), tensor.bytes()));
+        }
         let known = known(key.place)?;
         known.report(false)?;
         known.turns.take(|executor| calls.make(executor, &known, &key, may_reject, body))
