@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
+import mmap
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -196,7 +196,7 @@ def resident():
     gc.collect()
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except OSError:
         pytest.skip("this system has no /proc")
 
