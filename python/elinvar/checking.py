@@ -220,6 +220,8 @@ def _size(contents: Contents) -> tuple[int, ...] | None:
 
 def _read(source: str | os.PathLike[str], name: str) -> tuple[str, str, str, bytes | None]:
     """Name, text and folder of a source, and its bytes if it is a compiled library: a text has several lines or a brace, a path neither."""
+    if source == "":
+        raise ValueError("the source is empty: give the text of a kernel, or the path of a file")
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return name, source, ".", None
     path = Path(source)

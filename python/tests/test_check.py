@@ -205,6 +205,8 @@ def test_bad_arguments_are_exceptions(arguments, error, wanted):
 
 
 def test_a_text_that_does_not_compile_and_a_file_that_is_not_there():
+    with pytest.raises(ValueError, match="the source is empty"):
+        elinvar.check("", threads=1)
     with pytest.raises(FileNotFoundError):
         elinvar.check("nowhere.metal", threads=1)
     with pytest.raises(elinvar.CompileError, match="kernel.metal:5:8: .*nothing"):

@@ -173,7 +173,7 @@ def test_memory_comes_back_in_any_order(cpu):
 
 
 def test_many_calls_leave_memory_flat(cpu):
-    """20,000 here; benchmarks/python.py runs 100,000 of each."""
+    """15,000 here; benchmarks/overhead.py makes 100,000 of each."""
     a = np.ones(1024, np.float32)
     x = cpu.tensor(a, requires_grad=True)
 

@@ -63,6 +63,18 @@ def test_bits_and_truth(cpu):
         cpu.tensor(a) + cpu.tensor(a)
 
 
+def test_arrays_beside_tensors_are_errors_that_say_what_to_do(cpu):
+    x, a = cpu.ones((2,)), np.ones(2, np.float32)
+    for wrong in [lambda: x + a, lambda: a + x, lambda: a == x, lambda: x < a]:
+        with pytest.raises(TypeError, match="an elinvar.Tensor and <class 'numpy.ndarray'>: make a tensor of it first, with executor.tensor"):
+            wrong()
+    for value in [a, [1.0, 2.0]]:
+        with pytest.raises(TypeError, match="is no number: arrays and lists become tensors by executor.tensor"):
+            x[:] = value
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x + "a"
+
+
 def test_types_that_meet(cpu):
     def sum_type(a, b):
         return (cpu.ones((1,), a) + cpu.ones((1,), b)).dtype

@@ -118,6 +118,9 @@ def test_bad_input_is_an_error_of_one_line():
         (lambda: F.softmax(x, 4), "the axis is 4"),
         (lambda: F.cross_entropy(x, torch.tensor([1, 9], device=DEVICE)), "9|class|index"),
         (lambda: F.gelu(x, "erf"), "'none' or 'tanh'"),
+        (lambda: F.attention(x, x, x, causal=True), r"have shapes \[2, 4\], \[2, 4\], \[2, 4\]: each is \[batch, heads, tokens, d\]"),
+        (lambda: enn.LoRALinear(torch.nn.Linear(4, 4), 0, 1), "at least 1"),
+        (lambda: elinvar.torch.Decoder(torch.nn.Linear(4, 4), 8), "Linear has no configuration"),
     ]:
         with pytest.raises((ValueError, RuntimeError), match=words) as raised:
             call()

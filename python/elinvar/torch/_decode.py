@@ -15,7 +15,9 @@ from elinvar.torch._state import is_strict
 
 
 def _config(model: nn.Module) -> str:
-    config: Any = model.config
+    config: Any = getattr(model, "config", None)
+    if config is None:
+        raise ValueError(f"{type(model).__name__} has no configuration: a causal language model of Hugging Face's is expected")
     return json.dumps({**config.to_dict(), "architectures": [type(model).__name__]}, default=str)
 
 

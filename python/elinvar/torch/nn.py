@@ -63,6 +63,8 @@ class LoRALinear(nn.Module):
 
     def __init__(self, base_layer: nn.Linear, r: int, alpha: float) -> None:
         super().__init__()
+        if r < 1:
+            raise ValueError(f"LoRALinear: the rank r is {r}: at least 1 is expected")
         weight = base_layer.weight
         self.base_layer = base_layer.requires_grad_(False)
         self.lora_A = nn.Linear(base_layer.in_features, r, bias=False, device=weight.device, dtype=weight.dtype)

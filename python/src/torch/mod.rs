@@ -123,7 +123,7 @@ impl Described {
     }
 
     fn pointer(&self) -> NonNull<u8> {
-        NonNull::new(self.address as *mut u8).unwrap_or(NonNull::dangling())
+        NonNull::new(self.address as *mut u8).unwrap_or(NonNull::<u64>::dangling().cast())
     }
 
     /// A tensor of its memory.
