@@ -89,6 +89,11 @@ impl Binding {
         self.bytes
     }
 
+    /// `bytes` bytes of it from `offset` on, which it has.
+    pub(crate) fn part(&self, offset: usize, bytes: usize) -> Binding {
+        Binding { buffer: self.buffer.clone(), offset: self.offset + offset, bytes }
+    }
+
     /// Whether both touch a common byte.
     pub fn overlaps(&self, other: &Binding) -> bool {
         self.buffer.same(&other.buffer) && self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes

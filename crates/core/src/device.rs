@@ -14,7 +14,7 @@ use crate::{
     host_memory::MemoryInfo,
     kernel::{KernelSource, Pipeline},
     key::KernelKey,
-    memory::{HostMemory, HostMemoryMut, RawBuffer, Storage},
+    memory::{HostMemory, HostMemoryMut, RawBuffer, StandIn, Storage},
     pool::{Pool, PoolStatistics, Slot},
     profile::ProfileEvent,
     properties::DeviceProperties,
@@ -155,6 +155,11 @@ impl Device {
         let bytes = raw.bytes();
         self.check_size(bytes)?;
         Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
+    }
+
+    /// No memory: what stands for some in a list, until that is moved [over](CommandList::over) what each call has.
+    pub fn stand_in(&self, bytes: usize, is_read_only: bool) -> Buffer {
+        Buffer::new(Slot::dedicated(self.0.id, RawBuffer::new(StandIn { bytes, is_read_only })), bytes)
     }
 
     /// Memory of another device of this kind as a buffer of this one, where it lies.

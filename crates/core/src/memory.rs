@@ -65,6 +65,22 @@ impl RawBuffer {
     }
 }
 
+/// No memory: it stands for some in a list that no device runs before it is [moved](crate::CommandList::over).
+pub(crate) struct StandIn {
+    pub(crate) bytes: usize,
+    pub(crate) is_read_only: bool,
+}
+
+impl DeviceMemory for StandIn {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+}
+
 /// Host memory with an owner, such as a memory-mapped file, that a device can adopt.
 #[derive(Clone)]
 pub struct HostMemory {

@@ -92,22 +92,22 @@ impl Pool {
         allocate: impl Fn(usize) -> Result<RawBuffer>,
     ) -> Result<Slot> {
         let class = size_class(bytes);
-        let cached = {
-            let mut state = self.state();
-            let found = state.free.get_mut(&(class, storage)).and_then(VecDeque::pop_back);
-            if found.is_some() {
-                state.statistics.cached_bytes -= class;
-            }
-            found
-        };
-        let hit = cached.is_some();
-        let (raw, size) = match cached {
-            Some((_, raw)) => (raw, class),
-            None => self.make(class, bytes, allocate)?,
-        };
         let mut state = self.state();
+        let (raw, size) = match state.free.get_mut(&(class, storage)).and_then(VecDeque::pop_back) {
+            Some((_, raw)) => {
+                state.statistics.cached_bytes -= class;
+                state.statistics.hits += 1;
+                (raw, class)
+            }
+            None => {
+                drop(state);
+                let made = self.make(class, bytes, allocate)?;
+                state = self.state();
+                state.statistics.misses += 1;
+                made
+            }
+        };
         let statistics = &mut state.statistics;
-        *if hit { &mut statistics.hits } else { &mut statistics.misses } += 1;
         statistics.live_bytes += size;
         statistics.peak_bytes = statistics.peak_bytes.max(statistics.live_bytes + statistics.cached_bytes);
         Ok(Slot { raw, device, home: Some((Arc::downgrade(self), size, storage)) })

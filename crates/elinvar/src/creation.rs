@@ -156,6 +156,16 @@ impl Executor {
         Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, *layout))
     }
 
+    /// What stands for tensors of this type and layout in a recording, which is to be moved [over](crate::Recording::over) such; it has no elements.
+    ///
+    /// # Errors
+    /// A shape that is too large to address.
+    pub fn stand_in(&self, dtype: DType, layout: &Layout, is_read_only: bool) -> Result<Tensor> {
+        byte_size(dtype, layout.shape())?;
+        let buffer = self.device.stand_in(layout.span().len() * dtype.size(), is_read_only);
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, layout.rebased()))
+    }
+
     /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
     ///
     /// ```

@@ -121,7 +121,7 @@ impl Tensor {
     /// A result of a recorder that has not ended, or failed.
     pub fn binding(&self) -> Result<Binding> {
         match (self.memory.buffer(), self.memory.pending()) {
-            (Some(buffer), _) => binding(&buffer, self.dtype, &self.layout),
+            (Some(buffer), _) => binding(buffer, self.dtype, &self.layout),
             (None, Some(pending)) => Err(pending.error()),
             (None, None) => Err(Error::internal("a tensor has no memory")),
         }

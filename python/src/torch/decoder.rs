@@ -41,15 +41,16 @@ impl TorchDecoder {
     /// Of a configuration, the text of a `config.json`, and contiguous tensors by the names of its checkpoint, all on one device; for texts of at most
     /// `capacity` tokens. The tensors must not change while it lives.
     #[new]
-    #[pyo3(signature = (config, tensors, capacity, strict=false, stream=0))]
-    fn new(py: Python<'_>, config: &str, tensors: Vec<(String, Bound<'_, PyAny>)>, capacity: usize, strict: bool, stream: usize) -> PyResult<Self> {
-        let mut call = Call { place: None, stream };
-        let described = tensors.iter().map(|(name, tensor)| Ok((name.clone(), call.describe(py, tensor)?, tensor.clone().unbind())));
+    #[pyo3(signature = (config, tensors, capacity, strict=false))]
+    fn new(py: Python<'_>, config: &str, tensors: Vec<(String, Bound<'_, PyAny>)>, capacity: usize, strict: bool) -> PyResult<Self> {
+        let mut call = Call::default();
+        let described = tensors.iter().map(|(name, tensor)| Ok((name.clone(), call.describe(tensor)?, tensor.clone().unbind())));
         let described = described.collect::<PyResult<Vec<_>>>()?;
-        let place = call.place();
+        let place = call.place(py)?;
         let make = || -> Result<Self> {
             let precision = if strict { Precision::Strict } else { Precision::Fast };
-            let turns = known(place)?.turns;
+            let known = known(place)?;
+            let turns = &known.turns;
             let turns = turns.with(turns.executor().with_precision(precision));
             let session = turns.take(|executor| {
                 let tensors = described.into_iter().map(|(name, described, tensor)| Ok((name, adopt(executor, place, described, tensor)?)));
