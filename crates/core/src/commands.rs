@@ -30,7 +30,7 @@ pub struct Dispatch {
     /// Its buffers in the order of its signature.
     pub bindings: Vec<Option<Binding>>,
     /// Its parameter block.
-    pub params: Vec<u8>,
+    pub params: Arc<[u8]>,
     /// Its threads.
     pub grid: Grid,
     /// Threads of a threadgroup.
@@ -76,12 +76,18 @@ pub struct CommandList {
     id: u64,
     device: Option<DeviceId>,
     commands: Vec<Command>,
+    has_stand_ins: bool,
 }
 
 impl CommandList {
     /// The device whose memory the commands use; none if they use none.
     pub(crate) fn device(&self) -> Option<DeviceId> {
         self.device
+    }
+
+    /// Whether some of its memory is elsewhere each time that it is submitted.
+    pub fn has_stand_ins(&self) -> bool {
+        self.has_stand_ins
     }
 
     /// A number no other list of this process has, for devices that cache what they make of a list (a captured graph).
@@ -115,8 +121,9 @@ impl CommandList {
             Some(place) => given[place].part(binding.offset(), binding.bytes()),
             None => binding.clone(),
         };
-        let command = |command: &Command| -> Result<Command> {
-            Ok(match command {
+        let mut commands = Vec::with_capacity(self.commands.len());
+        for command in &self.commands {
+            commands.push(match command {
                 Command::Dispatch(dispatch) => {
                     let bindings = dispatch.bindings.iter().map(|binding| binding.as_ref().map(moved)).collect();
                     let Dispatch { pipeline, params, grid, threadgroup, threadgroup_memory, work, .. } = dispatch;
@@ -144,14 +151,14 @@ impl CommandList {
                     check_writable("destination", &destination)?;
                     Command::Fill(Fill { destination, value: fill.value })
                 }
-            })
-        };
-        Ok(Self::new(self.device, self.commands.iter().map(command).collect::<Result<_>>()?))
+            });
+        }
+        Ok(Self::new(self.device, commands, false))
     }
 
-    fn new(device: Option<DeviceId>, commands: Vec<Command>) -> Arc<Self> {
+    fn new(device: Option<DeviceId>, commands: Vec<Command>, has_stand_ins: bool) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), device, commands })
+        Arc::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), device, commands, has_stand_ins })
     }
 
     /// The kernels of the launches, in order.
@@ -246,7 +253,13 @@ impl ListBuilder {
 
     /// The list.
     pub fn finish(self) -> Arc<CommandList> {
-        CommandList::new(self.device, self.commands)
+        let stands_in = |binding: &Binding| binding.buffer().raw().stand_in().is_some();
+        let has_stand_ins = self.commands.iter().any(|command| match command {
+            Command::Dispatch(dispatch) => dispatch.bindings.iter().flatten().any(stands_in),
+            Command::Copy(copy) => stands_in(&copy.source) || stands_in(&copy.destination),
+            Command::Fill(fill) => stands_in(&fill.destination),
+        });
+        CommandList::new(self.device, self.commands, has_stand_ins)
     }
 }
 

@@ -191,17 +191,18 @@ impl<W> Default for InFlight<W> {
 }
 
 impl<W: Wait> InFlight<W> {
-    /// Adds a submission, and forgets those that have completed but for their error.
+    /// Adds a submission, and at times forgets those that have completed but for their error: to ask a device costs as much as a submission.
     pub fn push(&mut self, submission: Arc<W>) {
-        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
-            self.keep(&oldest);
+        const MANY: usize = 64;
+        if self.submissions.len() >= MANY {
+            self.forget_completed();
         }
         self.submissions.push_back(submission);
     }
 
     /// Whether all of them have completed.
     pub fn is_idle(&self) -> bool {
-        self.submissions.iter().all(|submission| submission.is_complete())
+        self.submissions.back().is_none_or(|last| last.is_complete())
     }
 
     /// Waits for all of them.
@@ -216,9 +217,7 @@ impl<W: Wait> InFlight<W> {
     /// # Errors
     /// What went wrong on the device.
     pub fn settle_completed(&mut self) -> Result<()> {
-        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
-            self.keep(&oldest);
-        }
+        self.forget_completed();
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -229,6 +228,13 @@ impl<W: Wait> InFlight<W> {
     pub fn settle(&mut self) -> Result<()> {
         self.wait();
         self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn forget_completed(&mut self) {
+        let completed = self.submissions.partition_point(|submission| submission.is_complete());
+        for submission in self.submissions.drain(..completed).collect::<Vec<_>>() {
+            self.keep(&submission);
+        }
     }
 
     fn keep(&mut self, submission: &W) {

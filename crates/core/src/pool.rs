@@ -1,11 +1,12 @@
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use crate::{
     device_id::DeviceId,
     error::{Error, Result},
+    hash::FastMap,
     memory::{RawBuffer, Storage},
 };
 
@@ -35,7 +36,7 @@ pub struct Pool {
 struct State {
     cap: usize,
     clock: u64,
-    free: HashMap<(usize, Storage), VecDeque<(u64, RawBuffer)>>,
+    free: FastMap<(usize, Storage), VecDeque<(u64, RawBuffer)>>,
     statistics: PoolStatistics,
 }
 
@@ -53,7 +54,7 @@ impl Pool {
     /// A pool that keeps at most `cap` unused bytes.
     pub fn new(cap: usize) -> Arc<Self> {
         let statistics = PoolStatistics::default();
-        Arc::new(Self { state: Mutex::new(State { cap, clock: 0, free: HashMap::new(), statistics }) })
+        Arc::new(Self { state: Mutex::new(State { cap, clock: 0, free: FastMap::default(), statistics }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

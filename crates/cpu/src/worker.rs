@@ -164,7 +164,12 @@ fn execute(command: &Command) -> Result<()> {
 }
 
 fn pointer(binding: &Binding) -> Result<*mut u8> {
-    Ok(binding.buffer().raw().downcast::<Memory>()?.pointer().wrapping_add(binding.offset()))
+    let raw = binding.buffer().raw();
+    let first = match raw.stand_in() {
+        Some(stand_in) => stand_in.address()? as *mut u8,
+        None => raw.downcast::<Memory>()?.pointer(),
+    };
+    Ok(first.wrapping_add(binding.offset()))
 }
 
 fn launch(dispatch: &Dispatch) -> Result<()> {

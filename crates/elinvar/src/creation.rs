@@ -156,7 +156,27 @@ impl Executor {
         Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, *layout))
     }
 
-    /// What stands for tensors of this type and layout in a recording, which is to be moved [over](crate::Recording::over) such; it has no elements.
+    /// What stands for tensors of this type and layout in a recording, which is then replayed for those whose memory it is [placed](Tensor::place) at; it has
+    /// no elements.
+    ///
+    /// ```
+    /// use elinvar::{BackendType, DType, Executor, Layout, Shape};
+    ///
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// let layout = Layout::contiguous(Shape::new(&[2])?);
+    /// let (x, y) = (executor.stand_in(DType::F32, &layout, true)?, executor.stand_in(DType::F32, &layout, false)?);
+    /// let (recording, ()) = executor.record(|recorded| x.on(recorded)?.sqrt_into(&y))?;
+    /// for (numbers, roots) in [([1f32, 4.0], [1f32, 2.0]), ([9.0, 16.0], [3.0, 4.0])] {
+    ///     let mut found = [0f32; 2];
+    ///     // SAFETY: the arrays live until the replay is done, and nothing else uses them meanwhile.
+    ///     unsafe { x.place(numbers.as_ptr().expose_provenance())? };
+    ///     // SAFETY: as above.
+    ///     unsafe { y.place(found.as_mut_ptr().expose_provenance())? };
+    ///     executor.replay(&recording)?.wait()?;
+    ///     assert_eq!(found, roots);
+    /// }
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A shape that is too large to address.
@@ -324,7 +344,7 @@ fn check_inside(dtype: DType, layout: &Layout, bytes: usize) -> Result<()> {
     Err(Error::invalid_argument(format!("{found} leave memory of {bytes} bytes")))
 }
 
-fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
+pub(crate) fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
     if pointer.addr().is_multiple_of(dtype.size()) {
         return Ok(());
     }

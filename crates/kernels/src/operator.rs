@@ -36,12 +36,12 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// Adds it to a key.
-    pub fn identify(&self, key: &mut Vec<u8>) {
-        key.extend_from_slice(&[self.dtype as u8, self.shape().rank() as u8]);
-        key.extend_from_slice(bytemuck::cast_slice(self.shape()));
-        key.extend_from_slice(bytemuck::cast_slice(self.layout.strides()));
-        key.extend_from_slice(&self.layout.offset().to_ne_bytes());
+    /// Adds to a key what an operator sees of a tensor.
+    pub fn identify(dtype: DType, layout: &Layout, key: &mut Vec<u8>) {
+        key.extend_from_slice(&[dtype as u8, layout.shape().rank() as u8]);
+        key.extend_from_slice(bytemuck::cast_slice(layout.shape()));
+        key.extend_from_slice(bytemuck::cast_slice(layout.strides()));
+        key.extend_from_slice(&layout.origin().to_ne_bytes());
     }
 
     /// A row-major tensor.

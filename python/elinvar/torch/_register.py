@@ -15,7 +15,7 @@ LIBRARY = torch.library.Library("elinvar", "DEF")
 
 Output = tuple[Sequence[Any], torch.dtype]
 
-_is_compiling = torch.compiler.is_compiling
+is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def _text(value: object) -> str:
@@ -78,8 +78,9 @@ class Operator:
         self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
         results = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
-        self.native = TorchFunction(self.count, beside, casts, make, results, self._direct().apply)
-        self.run, self.run_gradient, self._at_once = self.native.run, self.native.gradient, self.native.direct
+        self.native = TorchFunction(self.count, beside, casts, make, results, self._direct().apply, self.call)
+        # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
+        self.now: Callable[..., Any] = self.native.now
         self._register(casts)
 
     def _direct(self) -> type[torch.autograd.Function]:
@@ -90,7 +91,7 @@ class Operator:
 
             @staticmethod
             def forward(ctx: Any, *args: Any) -> Any:
-                found = operator.run(*args)
+                found = operator.native.run(*args)
                 operator._save(ctx, args, found)
                 return found
 
@@ -103,8 +104,8 @@ class Operator:
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
         for key in ("CPU", "CUDA"):
-            LIBRARY.impl(self.name, self.run, key)
-            LIBRARY.impl(f"{self.name}_gradient", self.run_gradient, key)
+            LIBRARY.impl(self.name, self.native.run, key)
+            LIBRARY.impl(f"{self.name}_gradient", self.native.gradient, key)
             if casts:
                 LIBRARY.impl(self.name, self._autocast(key), f"Autocast{key}")
         torch.library.register_fake(name, self.fake, lib=LIBRARY)
@@ -113,14 +114,6 @@ class Operator:
         torch.library.register_autograd(gradient, self._no_second, lib=LIBRARY)
         torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
         torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
-
-    def __call__(self, *args: Any) -> Tensor:
-        """The operator, past PyTorch's dispatcher where nothing in that has a say."""
-        found = None if _is_compiling() else self._at_once(*args)
-        if found is None:
-            found = self.call(*args)
-        y: Tensor = found[0] if self.beside else found
-        return y
 
     # Results.
 
@@ -165,7 +158,7 @@ class Operator:
             if is_wanted and not is_trained:
                 raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
         given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy, wanted)
-        found = None if _is_compiling() else self.native.direct_gradient(*given)
+        found = None if is_compiling() else self.native.gradient_now(*given)
         found = iter(self.gradient(*given) if found is None else found)
         return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 

@@ -5,10 +5,9 @@ use std::{
     ffi::{c_int, c_void},
     ptr::{self, NonNull},
     slice,
-    sync::Arc,
 };
 
-use elinvar::{DType, Error, Executor, HostMemory, HostMemoryMut, Layout, MAX_RANK, Result, Shape, Tensor, kernels::TensorInfo};
+use elinvar::{DType, Error, Layout, Result, Shape};
 use pyo3::{
     Bound, Py, PyAny, PyErr, PyResult, Python, ffi, intern,
     sync::PyOnceLock,
@@ -17,58 +16,6 @@ use pyo3::{
 
 use super::Place;
 use crate::{dlpack, errors::raise};
-
-/// A tensor of PyTorch's, as it describes itself.
-#[derive(Clone, Copy)]
-pub(super) struct Described {
-    pub(super) address: usize,
-    pub(super) dtype: DType,
-    pub(super) layout: Layout,
-}
-
-impl Described {
-    pub(super) fn info(&self) -> TensorInfo {
-        TensorInfo { dtype: self.dtype, layout: self.layout }
-    }
-
-    /// Bytes from its first element to behind its last.
-    pub(super) fn bytes(&self) -> usize {
-        self.layout.span().end * self.dtype.size()
-    }
-
-    /// A tensor of its memory.
-    ///
-    /// # Safety
-    /// Whenever the tensor is used, the memory is there, nothing else writes to it, and nothing else reads it unless it is read-only.
-    pub(super) unsafe fn adopt(&self, executor: &Executor, place: Place, is_read_only: bool) -> Result<Tensor> {
-        let Self { address, dtype, layout } = *self;
-        match place {
-            Place::Cpu if is_read_only => {
-                // SAFETY: as the caller promises.
-                let bytes: &'static [u8] = if address == 0 { &[] } else { unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) } };
-                executor.adopt_strided(dtype, &layout, HostMemory::new(Arc::new(bytes)))
-            }
-            Place::Cpu => {
-                let pointer = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
-                // SAFETY: as the caller promises.
-                executor.adopt_mut(dtype, layout.shape(), unsafe { HostMemoryMut::new(pointer, self.bytes(), Arc::new(())) })
-            }
-            Place::Cuda { .. } => self.adopt_on_gpu(executor, is_read_only),
-        }
-    }
-
-    #[cfg(not(target_vendor = "apple"))]
-    fn adopt_on_gpu(&self, executor: &Executor, is_read_only: bool) -> Result<Tensor> {
-        // SAFETY: as in `adopt`.
-        let memory = unsafe { elinvar_cuda::CudaBackend::lend(self.address as u64, self.bytes(), is_read_only, Arc::new(())) };
-        executor.adopt_raw(self.dtype, &self.layout, memory)
-    }
-
-    #[cfg(target_vendor = "apple")]
-    fn adopt_on_gpu(&self, _: &Executor, _: bool) -> Result<Tensor> {
-        Err(Error::internal("a tensor of a device that is not there"))
-    }
-}
 
 /// `DLPackExchangeAPI`.
 #[repr(C)]
@@ -107,8 +54,17 @@ fn exchange(py: Python<'_>) -> Option<&'static Exchanged> {
     TABLE.get_or_init(py, || find().ok().filter(|found| found.table.major == 1)).as_ref()
 }
 
-/// What the table's function says of a tensor: where it is, and what; nothing where it does not say, or what is not known here.
-fn exchanged(tensor: &Bound<'_, PyAny>) -> Option<(i64, Described)> {
+/// A tensor: where it is, its first element's address, and what it is.
+struct Described<'a> {
+    ordinal: i64,
+    address: usize,
+    dtype: DType,
+    shape: &'a [i64],
+    strides: &'a [i64],
+}
+
+/// Has `see` see what the table's function says of a tensor; nothing where it does not say, or what is not known here.
+fn exchanged<R>(tensor: &Bound<'_, PyAny>, see: impl FnOnce(Described<'_>) -> R) -> Option<R> {
     let py = tensor.py();
     let Exchanged { tensors, table } = exchange(py)?;
     let describe = table.describe.filter(|_| tensor.is_instance(tensors.bind(py)).unwrap_or(false))?;
@@ -123,38 +79,30 @@ fn exchanged(tensor: &Bound<'_, PyAny>) -> Option<(i64, Described)> {
         dlpack::CUDA => i64::from(header.device_id),
         _ => return None,
     };
-    let dtype = dlpack::dtype(&header).ok()?;
-    let rank = usize::try_from(header.ndim).ok().filter(|rank| *rank <= MAX_RANK)?;
-    let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
-    if rank > 0 {
-        let (extents, steps) = (NonNull::new(header.shape)?, NonNull::new(header.strides)?);
-        for axis in 0..rank {
-            // SAFETY: both have as many numbers as the tensor has axes, while nothing else is asked of it.
-            let (extent, step) = unsafe { (extents.add(axis).read(), steps.add(axis).read()) };
-            (shape[axis], strides[axis]) = (usize::try_from(extent).ok()?, step as isize);
-        }
-    }
-    let layout = Shape::new(&shape[..rank]).and_then(|shape| Layout::strided(shape, &strides[..rank], 0)).ok()?;
-    Some((ordinal, Described { address: header.data.addr() + header.byte_offset as usize, dtype, layout }))
+    let dtype = dlpack::dtype(&header).ok().filter(|dtype| DType::ALL.contains(dtype))?;
+    let rank = usize::try_from(header.ndim).ok()?;
+    let numbers = |first: *mut i64| -> Option<&[i64]> {
+        // SAFETY: as many numbers as the tensor has axes, while nothing else is asked of it.
+        if rank == 0 { Some(&[]) } else { NonNull::new(first).map(|first| unsafe { slice::from_raw_parts(first.as_ptr(), rank) }) }
+    };
+    let (shape, strides) = (numbers(header.shape)?, numbers(header.strides)?);
+    Some(see(Described { ordinal, address: header.data.addr() + header.byte_offset as usize, dtype, shape, strides }))
 }
 
-/// What a tensor's attributes say.
-fn attributes(tensor: &Bound<'_, PyAny>) -> PyResult<(i64, Described)> {
+/// The same by a tensor's attributes.
+fn attributes<R>(tensor: &Bound<'_, PyAny>, see: impl FnOnce(Described<'_>) -> R) -> PyResult<R> {
     let py = tensor.py();
     let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
     if !is(intern!(py, "is_cpu"))? && !is(intern!(py, "is_cuda"))? {
         let device = tensor.getattr(intern!(py, "device"))?;
         return Err(raise(Error::invalid_argument(format!("a tensor on {device}: move it to the CPU or to a GPU of NVIDIA's"))));
     }
-    let ordinal: i64 = tensor.call_method0(intern!(py, "get_device"))?.extract()?;
+    let numbers = |object: Bound<'_, PyAny>| object.cast::<PyTuple>()?.iter_borrowed().map(|number| number.extract()).collect::<PyResult<Vec<i64>>>();
+    let ordinal = tensor.call_method0(intern!(py, "get_device"))?.extract()?;
     let dtype = dtype_of(py, &tensor.getattr(intern!(py, "dtype"))?)?;
-    let shape = tensor.getattr(intern!(py, "shape"))?;
-    let shape = shape.cast::<PyTuple>()?.iter_borrowed().map(|extent| extent.extract()).collect::<PyResult<Vec<usize>>>()?;
-    let strides = tensor.call_method0(intern!(py, "stride"))?;
-    let strides = strides.cast::<PyTuple>()?.iter_borrowed().map(|stride| stride.extract()).collect::<PyResult<Vec<isize>>>()?;
+    let (shape, strides) = (numbers(tensor.getattr(intern!(py, "shape"))?)?, numbers(tensor.call_method0(intern!(py, "stride"))?)?);
     let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-    let layout = Shape::new(&shape).and_then(|shape| Layout::strided(shape, &strides, 0)).map_err(raise)?;
-    Ok((ordinal, Described { address, dtype, layout }))
+    Ok(see(Described { ordinal, address, dtype, shape: &shape, strides: &strides }))
 }
 
 /// PyTorch's types by the address of their only object.
@@ -184,36 +132,113 @@ fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
     found.ok_or_else(|| raise(Error::invalid_argument(format!("a tensor of {dtype}: cast it to float32, float16 or bfloat16 first"))))
 }
 
-/// Where a call's tensors are, all of them.
-#[derive(Default)]
+/// A call's tensors.
 pub(super) struct Call {
+    /// Where all of them are.
     place: Option<i64>,
+    /// All but their addresses: what identifies the call.
+    key: Vec<u8>,
+    /// How many there are, those that are absent included.
+    count: usize,
+    /// Of those that are there.
+    addresses: Vec<usize>,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self { place: None, key: Vec::with_capacity(256), count: 0, addresses: Vec::with_capacity(8) }
+    }
 }
 
 impl Call {
-    pub(super) fn describe(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<Described> {
-        let (ordinal, described) = match exchanged(tensor) {
-            Some(found) if DType::ALL.contains(&found.1.dtype) => found,
-            _ => attributes(tensor)?,
-        };
+    /// Adds a tensor; whether it is row-major.
+    ///
+    /// # Errors
+    /// It is elsewhere than those before, or of a type that no operator takes.
+    pub(super) fn add(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match exchanged(tensor, |described| self.append(&described)) {
+            Some(added) => added,
+            None => attributes(tensor, |described| self.append(&described))?,
+        }
+    }
+
+    fn append(&mut self, tensor: &Described<'_>) -> PyResult<bool> {
         match self.place {
-            Some(place) if place != ordinal => {
+            Some(place) if place != tensor.ordinal => {
                 let name = |ordinal: i64| if ordinal < 0 { "the CPU".to_owned() } else { format!("GPU {ordinal}") };
-                let message = format!("tensors on {} and on {}: move them to one device", name(place), name(ordinal));
+                let message = format!("tensors on {} and on {}: move them to one device", name(place), name(tensor.ordinal));
                 return Err(raise(Error::invalid_argument(message)));
             }
             Some(_) => {}
-            None => self.place = Some(ordinal),
+            None => self.place = Some(tensor.ordinal),
         }
-        Ok(described)
+        let Some(dtype) = DType::ALL.iter().position(|dtype| *dtype == tensor.dtype) else { return Err(raise(Error::internal("a type of none"))) };
+        self.key.extend_from_slice(&[1, dtype as u8, tensor.shape.len() as u8]);
+        self.key.extend_from_slice(bytemuck::cast_slice(tensor.shape));
+        self.key.extend_from_slice(bytemuck::cast_slice(tensor.strides));
+        self.count += 1;
+        self.addresses.push(tensor.address);
+        let mut step = 1;
+        Ok(tensor.shape.iter().zip(tensor.strides).rev().all(|(extent, stride)| {
+            let expected = step;
+            step *= extent;
+            *extent == 1 || *stride == expected
+        }))
     }
 
-    pub(super) fn all(&mut self, tensors: &[Option<Bound<'_, PyAny>>]) -> PyResult<Vec<Option<Described>>> {
-        tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| self.describe(tensor)).transpose()).collect()
+    /// Adds an argument that is absent, and so not row-major.
+    pub(super) fn add_absent(&mut self) -> bool {
+        self.key.push(0);
+        self.count += 1;
+        false
     }
 
-    pub(super) fn given(&mut self, tensors: &[Bound<'_, PyAny>]) -> PyResult<Vec<Described>> {
-        tensors.iter().map(|tensor| self.describe(tensor)).collect()
+    /// Adds tensors of which some are absent.
+    pub(super) fn add_all<'a, 'py: 'a>(&mut self, tensors: impl IntoIterator<Item = Option<&'a Bound<'py, PyAny>>>) -> PyResult<()> {
+        for tensor in tensors {
+            match tensor.filter(|tensor| !tensor.is_none()) {
+                Some(tensor) => self.add(tensor)?,
+                None => self.add_absent(),
+            };
+        }
+        Ok(())
+    }
+
+    /// Tells apart calls on the same tensors.
+    pub(super) fn mark(&mut self, marks: impl IntoIterator<Item = u8>) {
+        self.key.extend(marks);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn addresses(&self) -> &[usize] {
+        &self.addresses
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Type and layout of each tensor, as the key has them.
+    ///
+    /// # Errors
+    /// A shape beyond the library's limits.
+    pub(super) fn operands(&self) -> Result<Vec<Option<(DType, Layout)>>> {
+        let short = || Error::internal("a call's key ends early");
+        let mut rest = &*self.key;
+        let mut take = |count: usize| rest.split_off(..count).ok_or_else(short);
+        let mut operand = || -> Result<Option<(DType, Layout)>> {
+            if take(1)? == [0] {
+                return Ok(None);
+            }
+            let (dtype, rank) = (usize::from(take(1)?[0]), usize::from(take(1)?[0]));
+            let mut numbers = || -> Result<Vec<isize>> { Ok(take(8 * rank)?.as_chunks().0.iter().map(|bytes| i64::from_ne_bytes(*bytes) as isize).collect()) };
+            let shape: Vec<_> = numbers()?.into_iter().map(|extent| extent as usize).collect();
+            Ok(Some((DType::ALL[dtype], Layout::strided(Shape::new(&shape)?, &numbers()?, 0)?)))
+        };
+        (0..self.count).map(|_| operand()).collect()
     }
 
     /// Where they are, and the stream on which PyTorch's own work goes on there.

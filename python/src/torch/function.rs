@@ -6,10 +6,7 @@ use pyo3::{
     types::{PyAnyMethods, PyDict, PyDictMethods, PyTuple, PyTupleMethods},
 };
 
-use super::{
-    TorchOperator,
-    described::{Call, Described},
-};
+use super::{TorchOperator, described::Call};
 
 /// Operators of different attributes that one function keeps. Where there are more, all begin again.
 const MOST: usize = 4096;
@@ -80,10 +77,10 @@ impl Torch {
     }
 
     /// Memory for elements like those of a tensor, row-major.
-    fn empty_like<'py>(&self, tensor: &Bound<'py, PyAny>, described: &Described) -> PyResult<Bound<'py, PyAny>> {
+    fn empty_like<'py>(&self, tensor: &Bound<'py, PyAny>, is_contiguous: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = tensor.py();
         let empty_like = self.empty_like.bind(py);
-        if described.layout.is_contiguous() { empty_like.call1((tensor,)) } else { empty_like.call((tensor,), Some(self.contiguous.bind(py))) }
+        if is_contiguous { empty_like.call1((tensor,)) } else { empty_like.call((tensor,), Some(self.contiguous.bind(py))) }
     }
 }
 
@@ -101,6 +98,8 @@ pub(crate) struct TorchFunction {
     results: Option<Py<PyAny>>,
     /// Computes on PyTorch's tape.
     tracked: Py<PyAny>,
+    /// PyTorch's operator, through its dispatcher.
+    dispatched: Py<PyAny>,
     /// Operators by the attributes' values.
     made: Py<PyDict>,
 }
@@ -108,75 +107,77 @@ pub(crate) struct TorchFunction {
 #[pymethods]
 impl TorchFunction {
     #[new]
-    #[pyo3(signature = (tensors, beside, casts, make, results, tracked))]
-    fn new(py: Python<'_>, tensors: usize, beside: usize, casts: bool, make: Py<PyAny>, results: Option<Py<PyAny>>, tracked: Py<PyAny>) -> Self {
-        Self { tensors, beside, casts, make, results, tracked, made: PyDict::new(py).unbind() }
+    #[pyo3(signature = (tensors, beside, casts, make, results, tracked, dispatched))]
+    #[allow(clippy::too_many_arguments, reason = "what a function is made of")]
+    fn new(
+        py: Python<'_>,
+        tensors: usize,
+        beside: usize,
+        casts: bool,
+        make: Py<PyAny>,
+        results: Option<Py<PyAny>>,
+        tracked: Py<PyAny>,
+        dispatched: Py<PyAny>,
+    ) -> Self {
+        Self { tensors, beside, casts, make, results, tracked, dispatched, made: PyDict::new(py).unbind() }
     }
 
-    /// The results; None where the call is PyTorch's dispatcher's.
+    /// The results, on PyTorch's tape where a gradient is to be taken of them; by PyTorch's dispatcher where something else has a say.
     #[pyo3(signature = (*arguments))]
-    fn direct<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn now<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let torch = Torch::of(py)?;
-        let Some((call, inputs)) = self.plain(torch, arguments, self.tensors)? else { return Ok(None) };
-        if torch.is_tracked(py, arguments.iter().take(self.tensors))? {
-            return self.tracked.bind(py).call1(arguments).map(Some);
+        // What cannot be described is the dispatcher's to reject.
+        let described = if self.is_plain(torch, arguments, self.tensors)? { described(arguments, self.tensors).ok() } else { None };
+        match described {
+            None => self.dispatched.bind(py).call1(arguments),
+            Some(_) if torch.is_tracked(py, arguments.iter().take(self.tensors))? => self.tracked.bind(py).call1(arguments),
+            Some((call, is_contiguous)) => self.compute(torch, arguments, call, &is_contiguous),
         }
-        self.compute(torch, arguments, call, inputs).map(Some)
     }
 
     /// The results.
     #[pyo3(signature = (*arguments))]
     fn run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let (call, inputs) = described(arguments, self.tensors)?;
-        self.compute(Torch::of(py)?, arguments, call, inputs)
+        let (call, is_contiguous) = described(arguments, self.tensors)?;
+        self.compute(Torch::of(py)?, arguments, call, &is_contiguous)
     }
 
     /// The gradients of the wanted tensors, of all arguments, the results, the first one's gradient and for each tensor whether it is wanted; None where the
     /// call is PyTorch's dispatcher's.
     #[pyo3(signature = (*arguments))]
-    fn direct_gradient<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    fn gradient_now<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
         let torch = Torch::of(py)?;
-        let (tensors, _) = self.split(arguments)?;
-        if self.plain(torch, &tensors, tensors.len())?.is_none() || torch.is_tracked(py, tensors.iter())? {
+        let (tensors, wanted) = self.split(arguments)?;
+        if !self.is_plain(torch, &tensors, tensors.len())? || torch.is_tracked(py, tensors.iter())? {
             return Ok(None);
         }
-        self.gradient(py, arguments).map(Some)
+        let Ok((call, is_contiguous)) = described(&tensors, tensors.len()) else { return Ok(None) };
+        self.differentiate(torch, (arguments, &tensors, &wanted), call, &is_contiguous).map(Some)
     }
 
     /// The same, always.
     #[pyo3(signature = (*arguments))]
     fn gradient<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let torch = Torch::of(py)?;
         let (tensors, wanted) = self.split(arguments)?;
-        let (mut call, mut reads) = described(&tensors, tensors.len())?;
-        reads.extend(std::iter::repeat_n(None, self.beside));
-        let inputs = tensors.iter().zip(&reads).zip(&wanted).filter(|(_, wanted)| **wanted);
-        let into = inputs.filter_map(|((tensor, described), _)| Some((tensor, described.as_ref()?)));
-        let into = into.map(|(tensor, described)| torch.empty_like(&tensor, described)).collect::<PyResult<Vec<_>>>()?;
-        let writes = call.given(&into)?;
-        let operator = self.operator(arguments, arguments.len() - self.beside - 3)?;
-        operator.get().differentiate(py, &call, (self.tensors, 1 + self.beside), reads, writes, wanted)?;
-        Ok(into)
+        let (call, is_contiguous) = described(&tensors, tensors.len())?;
+        self.differentiate(Torch::of(py)?, (arguments, &tensors, &wanted), call, &is_contiguous)
     }
 }
 
-/// The tensors among the first arguments.
-fn described(arguments: &Bound<'_, PyTuple>, count: usize) -> PyResult<(Call, Vec<Option<Described>>)> {
-    let mut call = Call::default();
-    let tensors = arguments.iter_borrowed().take(count);
-    let tensors = tensors.map(|tensor| if tensor.is_none() { Ok(None) } else { call.describe(&tensor).map(Some) }).collect::<PyResult<_>>()?;
-    Ok((call, tensors))
+/// A call on the first arguments, and whether each is row-major.
+fn described(arguments: &Bound<'_, PyTuple>, count: usize) -> PyResult<(Call, Vec<bool>)> {
+    let (mut call, mut is_contiguous) = (Call::default(), Vec::with_capacity(count));
+    for tensor in arguments.iter_borrowed().take(count) {
+        is_contiguous.push(if tensor.is_none() { call.add_absent() } else { call.add(&tensor)? });
+    }
+    Ok((call, is_contiguous))
 }
 
 impl TorchFunction {
-    /// The tensors, if all are ordinary ones that nothing but the operator has a say in.
-    fn plain(&self, torch: &Torch, arguments: &Bound<'_, PyTuple>, count: usize) -> PyResult<Option<(Call, Vec<Option<Described>>)>> {
+    /// Whether all tensors are ordinary ones, and nothing but the operator has a say.
+    fn is_plain(&self, torch: &Torch, arguments: &Bound<'_, PyTuple>, count: usize) -> PyResult<bool> {
         let is_plain = arguments.iter_borrowed().take(count).all(|tensor| tensor.is_none() || torch.is_plain(&tensor));
-        if !is_plain || torch.is_observed(arguments.py(), self.casts)? {
-            return Ok(None);
-        }
-        // What cannot be described is the dispatcher's to reject.
-        Ok(described(arguments, count).ok())
+        Ok(is_plain && !torch.is_observed(arguments.py(), self.casts)?)
     }
 
     /// Of the arguments of a gradient the tensors, and which are wanted.
@@ -205,25 +206,39 @@ impl TorchFunction {
         Ok(operator.cast_into()?)
     }
 
-    fn compute<'py>(
-        &self,
-        torch: &Torch,
-        arguments: &Bound<'py, PyTuple>,
-        mut call: Call,
-        inputs: Vec<Option<Described>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn compute<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, mut call: Call, is_contiguous: &[bool]) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
         let operator = self.operator(arguments, arguments.len())?;
-        let outputs = match (&self.results, inputs.first()) {
-            (None, Some(Some(first))) => vec![torch.empty_like(&arguments.get_item(0)?, first)?],
-            (None, _) => return Err(pyo3::exceptions::PyTypeError::new_err("the first argument is no tensor")),
-            (Some(results), _) => results.bind(py).call1(arguments)?.extract()?,
+        let Some(results) = &self.results else {
+            let output = torch.empty_like(&arguments.get_item(0)?, is_contiguous.first().copied().unwrap_or(false))?;
+            call.add(&output)?;
+            operator.get().compute(py, call, 1)?;
+            return Ok(output);
         };
-        let writes = call.given(&outputs)?;
-        operator.get().compute(py, &call, inputs, writes)?;
-        if self.beside > 0 {
-            return Ok(PyTuple::new(py, outputs)?.into_any());
+        let outputs: Vec<Bound<'py, PyAny>> = results.bind(py).call1(arguments)?.extract()?;
+        call.add_all(outputs.iter().map(Some))?;
+        operator.get().compute(py, call, outputs.len())?;
+        if self.beside > 0 { Ok(PyTuple::new(py, outputs)?.into_any()) } else { PyTuple::new(py, outputs)?.get_item(0) }
+    }
+
+    fn differentiate<'py>(
+        &self,
+        torch: &Torch,
+        (arguments, tensors, wanted): (&Bound<'py, PyTuple>, &Bound<'py, PyTuple>, &[bool]),
+        mut call: Call,
+        is_contiguous: &[bool],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        for _ in 0..self.beside {
+            call.add_absent();
         }
-        outputs.into_iter().next().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("an operator without a result"))
+        let operator = self.operator(arguments, arguments.len() - self.beside - 3)?;
+        let mut into = Vec::with_capacity(wanted.len());
+        for ((tensor, is_contiguous), _) in tensors.iter().zip(is_contiguous).zip(wanted).filter(|(_, wanted)| **wanted) {
+            let made = torch.empty_like(&tensor, *is_contiguous)?;
+            call.add(&made)?;
+            into.push(made);
+        }
+        operator.get().differentiate(arguments.py(), call, (self.tensors, 1 + self.beside), into.len(), wanted)?;
+        Ok(into)
     }
 }

@@ -18,9 +18,9 @@ use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
 use crate::{errors::raise, fork};
 
 pub(crate) use decoder::TorchDecoder;
-use described::{Call, Described};
+use described::Call;
 pub(crate) use function::TorchFunction;
-use recorded::{Calls, Operands};
+use recorded::Calls;
 pub(crate) use region::TorchRegion;
 
 /// Where a call's tensors lie.
@@ -32,17 +32,6 @@ enum Place {
         ordinal: usize,
         stream: usize,
     },
-}
-
-impl Place {
-    /// Adds it to a key.
-    fn identify(self, key: &mut Vec<u8>) {
-        if let Place::Cuda { ordinal, stream } = self {
-            key.extend_from_slice(&ordinal.to_ne_bytes());
-            key.extend_from_slice(&stream.to_ne_bytes());
-        }
-        key.push(u8::from(self == Place::Cpu));
-    }
 }
 
 /// What is known of a place.
@@ -65,6 +54,18 @@ impl Known {
         Ok(Self { turns: Turns::new(executor), workspace: Mutex::default(), rejecting: Mutex::default(), is_blocking })
     }
 
+    /// Of a place. What a process that this one was forked from knew is left as it is.
+    fn of(place: Place) -> Result<Arc<Self>> {
+        let process = fork::generation();
+        let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
+            return Ok(known.clone());
+        }
+        let known = Arc::new(Self::new(place)?);
+        all.push((process, place, known.clone()));
+        Ok(known)
+    }
+
     fn rejecting(&self) -> MutexGuard<'_, VecDeque<Completion>> {
         self.rejecting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,18 +81,6 @@ impl Known {
 
 /// All places that each process has used.
 static KNOWN: Mutex<Vec<(u32, Place, Arc<Known>)>> = Mutex::new(Vec::new());
-
-/// What is known of a place. What a process that this one was forked from knew is left as it is.
-fn known(place: Place) -> Result<Arc<Known>> {
-    let process = fork::generation();
-    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
-        return Ok(known.clone());
-    }
-    let known = Arc::new(Known::new(place)?);
-    all.push((process, place, known.clone()));
-    Ok(known)
-}
 
 /// Waits for the calls on GPUs that may reject values, and reports the first that did.
 #[pyfunction]
@@ -113,22 +102,22 @@ fn on_stream(_: usize, _: usize) -> Result<Executor> {
     Err(Error::device_unavailable("tensors on NVIDIA's GPUs: this system has none"))
 }
 
-/// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes.
+/// Makes a call whose last tensors are written, so many, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and
+/// what it writes.
 fn perform(
     py: Python<'_>,
-    call: &Call,
-    calls: &Calls,
-    may_reject: bool,
-    operands: &Operands,
-    body: impl Fn(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send + Sync,
+    mut call: Call,
+    written: usize,
+    (calls, may_reject): (&Calls, bool),
+    body: impl FnOnce(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send,
 ) -> PyResult<()> {
-    let (place, process) = (call.place(py)?, fork::generation());
-    let work = || {
-        let known = known(place)?;
-        known.report(false)?;
-        known.turns.take(|executor| calls.make(executor, &known, (place, process), operands, may_reject, body))
+    let place = call.place(py)?;
+    let [ordinal, stream] = match place {
+        Place::Cpu => [usize::MAX, 0],
+        Place::Cuda { ordinal, stream } => [ordinal, stream],
     };
-    py.detach(work).map_err(raise)
+    call.mark([call.count(), written, fork::generation() as usize, ordinal, stream].into_iter().flat_map(usize::to_ne_bytes));
+    py.detach(|| calls.make(place, &call, written, may_reject, body)).map_err(raise)
 }
 
 /// An operator with its attributes, for tensors of PyTorch's.
@@ -141,10 +130,9 @@ pub(crate) struct TorchOperator {
 }
 
 impl TorchOperator {
-    /// Writes the results of the operator on what is read to what is written.
-    fn compute(&self, py: Python<'_>, call: &Call, reads: Vec<Option<Described>>, writes: Vec<Described>) -> PyResult<()> {
-        let operands = Operands { reads, writes, wanted: Vec::new() };
-        perform(py, call, &self.calls, self.may_reject, &operands, |executor, reads, writes| {
+    /// Writes the results of the operator to the call's last tensors, so many.
+    fn compute(&self, py: Python<'_>, call: Call, written: usize) -> PyResult<()> {
+        perform(py, call, written, (&self.calls, self.may_reject), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             // Its error has no place in a recording, for there is but one operator.
             self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
@@ -152,21 +140,13 @@ impl TorchOperator {
         })
     }
 
-    /// Writes the gradients of the wanted inputs: what is read are so many inputs, so many outputs, and the gradients of those.
-    fn differentiate(
-        &self,
-        py: Python<'_>,
-        call: &Call,
-        (inputs, outputs): (usize, usize),
-        reads: Vec<Option<Described>>,
-        writes: Vec<Described>,
-        wanted: Vec<bool>,
-    ) -> PyResult<()> {
-        let operands = Operands { reads, writes, wanted };
-        perform(py, call, &self.gradients, false, &operands, |executor, reads, writes| {
+    /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
+    fn differentiate(&self, py: Python<'_>, mut call: Call, (inputs, outputs): (usize, usize), written: usize, wanted: &[bool]) -> PyResult<()> {
+        call.mark(wanted.iter().map(|wanted| u8::from(*wanted)));
+        perform(py, call, written, (&self.gradients, false), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             let (results, into): (Vec<_>, Vec<_>) = (reads[inputs..inputs + outputs].iter().flatten().collect(), writes.iter().collect());
-            executor.gradient(&*self.operator, &taken[..inputs], &results, &taken[inputs + outputs..], &operands.wanted, &into).map(drop)
+            executor.gradient(&*self.operator, &taken[..inputs], &results, &taken[inputs + outputs..], wanted, &into).map(drop)
         })
     }
 }
@@ -177,8 +157,8 @@ impl TorchOperator {
     /// GPU of NVIDIA's, where the work follows in the order of PyTorch's current stream.
     fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let mut call = Call::default();
-        let (reads, writes) = (call.all(&inputs)?, call.given(&outputs)?);
-        self.compute(py, &call, reads, writes)
+        call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
+        self.compute(py, call, outputs.len())
     }
 
     /// Writes the gradients of the wanted inputs to `into`, in their order, from the operator's inputs and outputs and the gradients of those.
@@ -192,11 +172,9 @@ impl TorchOperator {
         into: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let mut call = Call::default();
-        let mut reads = call.all(&inputs)?;
-        reads.extend(call.given(&outputs)?.into_iter().map(Some));
-        reads.extend(call.all(&upstream)?);
-        let writes = call.given(&into)?;
-        self.differentiate(py, &call, (inputs.len(), outputs.len()), reads, writes, wanted)
+        let read = inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)).chain(upstream.iter().map(Option::as_ref));
+        call.add_all(read.chain(into.iter().map(Some)))?;
+        self.differentiate(py, call, (inputs.len(), outputs.len()), into.len(), &wanted)
     }
 
     fn __repr__(&self) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elinvar::{Error, Executor, Operator, Result, Tensor};
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pymethods};
 
-use super::{Call, Operands, TorchOperator, perform, recorded::Calls};
+use super::{Call, TorchOperator, perform, recorded::Calls};
 use crate::errors::raise;
 
 /// An operator of one result, and which values it takes: the inputs first, then the results of the steps before.
@@ -46,8 +46,8 @@ impl TorchRegion {
             return Err(raise(Error::invalid_argument(format!("a region of {wanted} inputs and outputs got {given}"))));
         }
         let mut call = Call::default();
-        let operands = Operands { reads: call.all(&inputs)?, writes: call.given(&outputs)?, wanted: Vec::new() };
-        perform(py, &call, &self.calls, false, &operands, |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
+        call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
+        perform(py, call, outputs.len(), (&self.calls, false), |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
     }
 
     fn __len__(&self) -> usize {

@@ -3,11 +3,10 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
-use elinvar_core::{Buffer, CommandList, ListBuilder, Result};
+use elinvar_core::{Buffer, CommandList, FastMap, ListBuilder, Result};
 use elinvar_kernels::{Operator, TensorInfo, encode, plan_for};
 
 use super::{
@@ -31,7 +30,7 @@ pub(super) struct Call {
 }
 
 #[derive(Default)]
-struct Calls(RwLock<HashMap<Box<[u8]>, Arc<Call>>>);
+struct Calls(RwLock<FastMap<Box<[u8]>, Arc<Call>>>);
 
 impl Calls {
     fn keep(&self, key: &[u8], call: Call) -> Arc<Call> {
@@ -62,7 +61,7 @@ impl Executor {
         operator.identify(&mut key);
         for input in inputs {
             key.push(u8::from(input.is_some()));
-            input.iter().for_each(|input| input.info().identify(&mut key));
+            input.iter().for_each(|input| TensorInfo::identify(input.dtype(), input.layout(), &mut key));
         }
         let known = calls.0.read().unwrap_or_else(PoisonError::into_inner).get(&*key).cloned();
         let call = known.map_or_else(|| self.plan(operator, inputs).map(|made| calls.keep(&key, made)), Ok);

@@ -1,13 +1,10 @@
-use std::{
-    ptr,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use elinvar_atlas::Program;
 use elinvar_core::{CommandList, ListBuilder, Result};
 
 use super::shared::TensorMemory;
-use crate::{programs::Prepared, tensor::Tensor};
+use crate::programs::Prepared;
 
 /// Commands recorded once, to be replayed with [`crate::Executor::replay`].
 ///
@@ -39,34 +36,6 @@ impl Recording {
             programs.extend(recording.programs.iter().cloned());
         }
         Ok(Recording { list: list.finish(), written, programs })
-    }
-
-    /// The same over other memory: that of `given` in the place of what stands for it, with the same types and layouts. So what was recorded once is done
-    /// to any tensors.
-    ///
-    /// ```
-    /// # let executor = elinvar::Executor::new_auto()?;
-    /// let x = executor.tensor(&[2], &[1f32, 4.0])?;
-    /// let [place, result] = [true, false].map(|is_read_only| executor.stand_in(x.dtype(), x.layout(), is_read_only));
-    /// let (place, result) = (place?, result?);
-    /// let (recording, ()) = executor.record(|recorded| place.on(recorded)?.sqrt_into(&result))?;
-    /// let y = executor.zeros(x.dtype(), x.shape())?;
-    /// executor.replay(&recording.over(&[&place, &result], &[&x, &y])?)?;
-    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Tensors of other sizes or another device, that may not be written, or that share what is written.
-    pub fn over(&self, places: &[&Tensor], given: &[&Tensor]) -> Result<Recording> {
-        let buffers = places.iter().map(|place| Ok(place.binding()?.buffer().clone())).collect::<Result<Vec<_>>>()?;
-        let bindings = given.iter().map(|tensor| tensor.binding()).collect::<Result<Vec<_>>>()?;
-        let moved = |written: &Weak<TensorMemory>| {
-            let place = places.iter().position(|place| ptr::eq(Arc::as_ptr(place.memory()), written.as_ptr()));
-            place.and_then(|place| given.get(place)).map_or_else(|| written.clone(), |tensor| Arc::downgrade(tensor.memory()))
-        };
-        let written = self.written.iter().map(moved).collect();
-        Ok(Recording { list: self.list.over(&buffers, &bindings)?, written, programs: self.programs.clone() })
     }
 
     /// The programs that operators on elements became, in the order in which they run: to be read, as text or rendered for a device
