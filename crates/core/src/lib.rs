@@ -21,6 +21,7 @@ mod dtype;
 mod error;
 mod forward;
 mod grid;
+mod hash;
 mod host;
 mod host_memory;
 mod kernel;
@@ -47,12 +48,13 @@ pub use device::Device;
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Extent, Grid};
+pub use hash::{FastHasher, FastMap};
 pub use host::{HostArguments, HostBinding, HostForm, HostKernel, HostProgram};
 pub use host_memory::MemoryInfo;
 pub use kernel::{KernelSource, NativeForm, Pipeline, PipelineInfo, first_rejection};
 pub use key::KernelKey;
 pub use layout::{Layout, MAX_RANK, Shape};
-pub use memory::{DeviceMemory, HostMemory, HostMemoryMut, RawBuffer, Storage};
+pub use memory::{DeviceMemory, HostMemory, HostMemoryMut, RawBuffer, StandIn, Storage};
 pub use metal::{
     CompiledMetal, ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalCode, MetalFile, MetalForm, UserMetal, metal_type, rejection,
 };

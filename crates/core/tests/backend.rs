@@ -23,7 +23,7 @@ fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar
     Dispatch {
         pipeline,
         bindings,
-        params: vec![0; 4],
+        params: [0; 4].into(),
         grid: Grid::Threadgroups(one.0),
         threadgroup: one,
         threadgroup_memory: Vec::new(),
@@ -53,7 +53,7 @@ fn a_launch_that_contradicts_its_signature_is_rejected_with_the_reason() {
     assert!(rejection(&device, few).contains("1 buffers bound, the kernel takes 2"));
     let unbound = Dispatch { bindings: vec![None, Some(high.clone())], ..good.clone() };
     assert!(rejection(&device, unbound).contains("'x' is not bound"));
-    let params = Dispatch { params: vec![0; 8], ..good.clone() };
+    let params = Dispatch { params: [0; 8].into(), ..good.clone() };
     assert!(rejection(&device, params).contains("parameter block of 8 bytes"));
     let aliased = Dispatch { bindings: vec![Some(buffer.bind(64, 128).unwrap()), Some(high.clone())], ..good.clone() };
     assert!(rejection(&device, aliased).contains("'y' is written but overlaps 'x'"));

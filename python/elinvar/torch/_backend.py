@@ -16,7 +16,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from elinvar._elinvar import TorchRegion
-from elinvar.torch._register import native, stream_of
+from elinvar.torch._register import native
 
 aten = torch.ops.aten
 
@@ -183,7 +183,7 @@ class Region(torch.nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         first = inputs[0]
         outputs = [torch.empty(shape, dtype=dtype, device=first.device) for shape, dtype in self.kinds]
-        self.native.apply(list(inputs), outputs, stream_of(first))
+        self.native.apply(list(inputs), outputs)
         return outputs[0] if self.is_single else tuple(outputs)
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from elinvar._elinvar import TorchDecoder
-from elinvar.torch._register import stream_of
 from elinvar.torch._state import is_strict
 
 
@@ -44,7 +43,7 @@ class Decoder:
         first = next(iter(self._tensors.values()))
         self.strict = is_strict() if strict is None else strict
         self.capacity = capacity
-        self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict, stream_of(first))
+        self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict)
 
     def generate(self, prompt: list[int], max_new_tokens: int, ends: list[int] | None = None) -> list[int]:
         """At most so many tokens after ``prompt``, up to the first of ``ends``, which is among them."""

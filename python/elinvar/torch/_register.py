@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
 
-from elinvar._elinvar import TorchOperator, torch_operator
+from elinvar._elinvar import TorchFunction, TorchOperator, torch_operator
 
 LIBRARY = torch.library.Library("elinvar", "DEF")
 
 Output = tuple[Sequence[Any], torch.dtype]
+
+is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def _text(value: object) -> str:
@@ -31,34 +32,6 @@ def native(name: str, may_reject: bool = False, **attributes: object) -> TorchOp
 def like(x: Tensor, *_: Any) -> Output:
     """The shape and type of the first tensor."""
     return x.shape, x.dtype
-
-
-def _empty_like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def stream_of(tensor: Tensor) -> int:
-    """The stream that work on this tensor goes to."""
-    return torch._C._cuda_getCurrentRawStream(tensor.device.index) if tensor.is_cuda else 0
-
-
-_PLAIN = (Tensor, torch.nn.Parameter)
-_grads, _autocasts, _traces = torch.is_grad_enabled, torch.is_autocast_enabled, torch._C._is_tracing
-_modes, _functions = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
-_transforms: Callable[[], object | None] = peek_interpreter_stack
-
-
-def _is_plain(args: tuple[Any, ...]) -> bool:
-    """Whether these are tensors of the CPU or of a GPU, and no mode, transformation or autocast is at work."""
-    for x in args:
-        if isinstance(x, Tensor) and not (type(x) in _PLAIN and (x.is_cpu or x.is_cuda)):
-            return False
-    return not (_modes() or _functions() or _transforms() is not None or _autocasts("cpu") or _autocasts("cuda") or _traces())
-
-
-def _is_tracked(args: tuple[Any, ...]) -> bool:
-    """Whether a gradient is to be taken of what is computed from these."""
-    return _grads() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
 
 
 class Operator:
@@ -97,14 +70,17 @@ class Operator:
         attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
         # None has a default: PyTorch leaves out what equals it.
         self.attributes = [attribute.split()[-1] for attribute in attributes_]
-        results = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
-        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {results}", tags=(torch.Tag.pt2_compliant_tag,))
+        given = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
+        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {given}", tags=(torch.Tag.pt2_compliant_tag,))
         known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
         gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
         self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
-        self.direct: Callable[..., Any] = self._direct().apply
+        results = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
+        self.native = TorchFunction(self.count, beside, casts, make, results, self._direct().apply, self.call)
+        # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
+        self.now: Callable[..., Any] = self.native.now
         self._register(casts)
 
     def _direct(self) -> type[torch.autograd.Function]:
@@ -115,7 +91,7 @@ class Operator:
 
             @staticmethod
             def forward(ctx: Any, *args: Any) -> Any:
-                found = operator.run(*args)
+                found = operator.native.run(*args)
                 operator._save(ctx, args, found)
                 return found
 
@@ -128,8 +104,8 @@ class Operator:
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
         for key in ("CPU", "CUDA"):
-            LIBRARY.impl(self.name, self.run, key)
-            LIBRARY.impl(f"{self.name}_gradient", self.run_gradient, key)
+            LIBRARY.impl(self.name, self.native.run, key)
+            LIBRARY.impl(f"{self.name}_gradient", self.native.gradient, key)
             if casts:
                 LIBRARY.impl(self.name, self._autocast(key), f"Autocast{key}")
         torch.library.register_fake(name, self.fake, lib=LIBRARY)
@@ -139,37 +115,12 @@ class Operator:
         torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
         torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
 
-    def __call__(self, *args: Any) -> Tensor:
-        """The operator, past PyTorch's dispatcher where nothing in that has a say."""
-        if torch.compiler.is_compiling() or not _is_plain(args):
-            found = self.call(*args)
-        else:
-            found = self.direct(*args) if _is_tracked(args) else self.run(*args)
-        y: Tensor = found[0] if self.beside else found
-        return y
-
-    # Kernels.
-
-    def run(self, *args: Any) -> Any:
-        """The operator on tensors of the CPU or of one GPU."""
-        first = args[0]
-        found = [_empty_like(first)] if self.output is like and not self.beside else self._results(torch.empty, first.device, *args)
-        self.make(*args[self.count :]).apply(list(args[: self.count]), found, stream_of(first))
-        return tuple(found) if self.beside else found[0]
+    # Results.
 
     def _results(self, empty: Callable[..., Tensor], device: torch.device, *args: Any) -> list[Tensor]:
         shape, dtype = self.output(*args)
         y = empty(shape, dtype=dtype, device=device)
         return [y, *(empty(shape, dtype=torch.float32, device=device) for _ in range(self.beside))]
-
-    def run_gradient(self, *args: Any) -> list[Tensor]:
-        """The gradients of the wanted tensors, from all arguments, the result and its gradient."""
-        *given, dy, wanted = args
-        given, outputs = given[: -1 - self.beside], given[-1 - self.beside :]
-        inputs, first = given[: self.count], given[0]
-        into = [_empty_like(x) for x, is_wanted in zip(inputs, wanted) if is_wanted]
-        self.make(*given[self.count :]).gradient(inputs, outputs, [dy, *[None] * self.beside], list(wanted), into, stream_of(first))
-        return into
 
     def fake(self, *args: Any) -> Any:
         """Results without elements."""
@@ -184,7 +135,8 @@ class Operator:
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         y, *beside = output if self.beside else (output,)
-        ctx.mark_non_differentiable(*beside)
+        if beside:
+            ctx.mark_non_differentiable(*beside)
         ctx.set_materialize_grads(False)
         saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
         ctx.save_for_backward(*saved, *beside, y if self.saves_result else None)
@@ -205,9 +157,9 @@ class Operator:
         for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
             if is_wanted and not is_trained:
                 raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
-        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy)
-        is_plain = not torch.compiler.is_compiling() and _is_plain(given) and not _is_tracked(given)
-        found = iter((self.run_gradient if is_plain else self.gradient)(*given, wanted))
+        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy, wanted)
+        found = None if is_compiling() else self.native.gradient_now(*given)
+        found = iter(self.gradient(*given) if found is None else found)
         return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 
     def _no_second(self, ctx: Any, *_: Any) -> Any:
