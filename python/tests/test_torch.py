@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing o
 
 import elinvar.torch  # noqa: E402
 from elinvar.torch import functional as F  # noqa: E402
+from elinvar.torch._operators import OPERATORS  # noqa: E402
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 ops = torch.ops.elinvar
@@ -139,10 +140,20 @@ def test_a_view_that_negates_is_read_as_it_is_seen():
     torch.testing.assert_close(F.silu(x), torch.nn.functional.silu(x))
 
 
-def test_every_operator_has_a_case():
-    from elinvar.torch._operators import OPERATORS
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck_of_gradients(name):
+    args, _ = cases(DEVICES[-1])[name]
+    args = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+    found = getattr(ops, name)(*args)
+    y, *beside = found if isinstance(found, tuple) else (found,)
+    (trained,) = (operator.trained for operator in OPERATORS if operator.name == name)
+    wanted = [is_trained and x is not None for is_trained, x in zip(trained, args)]
+    torch.library.opcheck(getattr(ops, f"{name}_gradient").default, (*args, y, *beside, torch.ones_like(y), wanted))
 
-    assert sorted(operator.name for operator in OPERATORS) == sorted(NAMES)
+
+def test_every_operator_has_a_case():
+    registered = {name.removeprefix("elinvar::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("elinvar::")}
+    assert registered == {*NAMES, *(f"{name}_gradient" for name in NAMES)}
 
 
 @pytest.mark.parametrize("name", NAMES)
