@@ -234,7 +234,8 @@ impl Call {
                 return Ok(None);
             }
             let (dtype, rank) = (usize::from(take(1)?[0]), usize::from(take(1)?[0]));
-            let mut numbers = || -> Result<Vec<isize>> { Ok(take(8 * rank)?.as_chunks().0.iter().map(|bytes| i64::from_ne_bytes(*bytes) as isize).collect()) };
+            let mut numbers =
+                || -> Result<Vec<isize>> { Ok(take(8 * rank)?.as_chunks().0.iter().map(|bytes| i64::from_ne_bytes(*bytes) as isize).collect()) };
             let shape: Vec<_> = numbers()?.into_iter().map(|extent| extent as usize).collect();
             Ok(Some((DType::ALL[dtype], Layout::strided(Shape::new(&shape)?, &numbers()?, 0)?)))
         };
