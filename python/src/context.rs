@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -153,11 +154,28 @@ impl Context {
             *taken = self.changed(tensor)?;
         }
         let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
-        py.detach(|| {
+        let call = || {
             let taken = std::array::from_fn(|index| taken[index].as_ref().unwrap_or_else(|| tensors[index].tensor()));
             self.ordered(shared, || work(taken))
-        })
-        .map_err(raise)
+        };
+        py.detach(call).map_err(raise)
+    }
+
+    /// The same for operators, which wait for nothing: so little work on the CPU is over before other threads could run.
+    pub(crate) fn operate<const N: usize>(
+        &self,
+        py: Python<'_>,
+        tensors: [&Tensor; N],
+        work: impl FnOnce([&elinvar::Tensor; N]) -> elinvar::Result<elinvar::Tensor> + Send,
+    ) -> PyResult<elinvar::Tensor> {
+        const SHORT: usize = 1 << 10;
+        let is_plain = self.executor.properties().kind == DeviceKind::Cpu && NO_GRAD.get() == 0 && !self.is_recording.load(Ordering::Acquire);
+        let is_short = |tensor: &&Tensor| tensor.tensor().shape().elements() <= SHORT && !tensor.is_shared() && ptr::eq(&*tensor.context, self);
+        if !is_plain || !tensors.iter().all(is_short) {
+            return self.call(py, tensors, work);
+        }
+        self.check()?;
+        work(tensors.map(|tensor| tensor.tensor())).map_err(raise)
     }
 
     /// Does something, in the order of what others do with a tensor's memory where that is shared.

@@ -138,8 +138,11 @@ impl Tensor {
     /// An address that is not aligned for the type, or a tensor that has memory.
     pub unsafe fn place(&self, address: usize) -> Result<()> {
         check_aligned(self.dtype, ptr::without_provenance(address))?;
-        // SAFETY: as the caller promises.
-        unsafe { self.binding()?.buffer().place(address) }
+        match self.memory.buffer() {
+            // SAFETY: as the caller promises.
+            Some(buffer) => unsafe { buffer.place(address) },
+            None => self.binding().map(drop),
+        }
     }
 
     pub(crate) fn memory(&self) -> &Arc<TensorMemory> {

@@ -40,7 +40,6 @@ class Decoder:
         tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
         self._tensors = {name: tensor if tensor.is_contiguous() else tensor.contiguous() for name, tensor in tensors.items()}
         self._places = self._state(model)
-        first = next(iter(self._tensors.values()))
         self.strict = is_strict() if strict is None else strict
         self.capacity = capacity
         self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict)

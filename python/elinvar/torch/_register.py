@@ -62,44 +62,28 @@ class Operator:
         names = tensors.split()
         self.tensors = [name.rstrip("?") for name in names]
         self.count = len(names)
-        self.trained = [name in trained.split() for name in self.tensors]
-        self.saved = [name in saves.split() for name in self.tensors]
-        self.saves_result = "y" in saves.split()
         self.rows = [name in rows.split() for name in self.tensors]
         declared = [f"Tensor{'?' if name.endswith('?') else ''} {name.rstrip('?')}" for name in names]
         attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
         # None has a default: PyTorch leaves out what equals it.
         self.attributes = [attribute.split()[-1] for attribute in attributes_]
-        given = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
-        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {given}", tags=(torch.Tag.pt2_compliant_tag,))
+        results = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
+        LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {results}", tags=(torch.Tag.pt2_compliant_tag,))
         known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
         gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
-        self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
+        # A tensor, or a tuple of them where there are results beside it.
+        self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
-        results = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
-        self.native = TorchFunction(self.count, beside, casts, make, results, self._direct().apply, self.call)
+        operands = [(name, name in trained.split(), name in saves.split()) for name in self.tensors]
+        empty = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
+        self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, empty, self.call, self.gradient)
+        forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
+        on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
+        self.native.track(on_tape.apply)
         # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
-        self.now: Callable[..., Any] = self.native.now
+        self.now: Callable[..., Tensor] = self.native.now
         self._register(casts)
-
-    def _direct(self) -> type[torch.autograd.Function]:
-        operator = self
-
-        class Direct(torch.autograd.Function):
-            """The operator on PyTorch's tape, which its dispatcher would put it on in several times the time."""
-
-            @staticmethod
-            def forward(ctx: Any, *args: Any) -> Any:
-                found = operator.native.run(*args)
-                operator._save(ctx, args, found)
-                return found
-
-            @staticmethod
-            def backward(ctx: Any, *gradients: Any) -> Any:
-                return operator._backward(ctx, *gradients)
-
-        return Direct
 
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
@@ -110,7 +94,7 @@ class Operator:
                 LIBRARY.impl(self.name, self._autocast(key), f"Autocast{key}")
         torch.library.register_fake(name, self.fake, lib=LIBRARY)
         torch.library.register_fake(gradient, self.fake_gradient, lib=LIBRARY)
-        torch.library.register_autograd(name, self._backward, setup_context=self._save, lib=LIBRARY)
+        torch.library.register_autograd(name, self.native.backward, setup_context=self.native.save, lib=LIBRARY)
         torch.library.register_autograd(gradient, self._no_second, lib=LIBRARY)
         torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
         torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
@@ -130,37 +114,6 @@ class Operator:
     def fake_gradient(self, *args: Any) -> list[Tensor]:
         """Gradients without elements."""
         return [x.new_empty(x.shape) for x, is_wanted in zip(args, args[-1]) if is_wanted]
-
-    # Gradients.
-
-    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        y, *beside = output if self.beside else (output,)
-        if beside:
-            ctx.mark_non_differentiable(*beside)
-        ctx.set_materialize_grads(False)
-        saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
-        ctx.save_for_backward(*saved, *beside, y if self.saves_result else None)
-        # What is not read is described by a tensor of the same type and shape.
-        ctx.kinds = [None if keep or x is None else (x.shape, x.dtype) for x, keep in zip(inputs, self.saved)]
-        ctx.rest = inputs[self.count :]
-
-    def _backward(self, ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if dy is None:
-            return (None,) * (self.count + len(ctx.rest))
-        *inputs, y = ctx.saved_tensors
-        inputs, beside = inputs[: self.count], inputs[self.count :]
-        inputs = [
-            x if kind is None else (y if y is not None and (y.shape, y.dtype) == kind else dy.new_empty(kind[0], dtype=kind[1]))
-            for x, kind in zip(inputs, ctx.kinds)
-        ]
-        wanted = list(ctx.needs_input_grad[: self.count])
-        for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
-            if is_wanted and not is_trained:
-                raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
-        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy, wanted)
-        found = None if is_compiling() else self.native.gradient_now(*given)
-        found = iter(self.gradient(*given) if found is None else found)
-        return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 
     def _no_second(self, ctx: Any, *_: Any) -> Any:
         raise NotImplementedError(f"elinvar::{self.name} has no second gradient: its first is not differentiable")

@@ -138,8 +138,7 @@ def sum(x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False) ->
 
 
 def _losses(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    losses, *_ = (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)
-    return losses
+    return (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)[0]
 
 
 def _mean(losses: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:

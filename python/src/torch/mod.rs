@@ -117,7 +117,8 @@ fn perform(
         Place::Cuda { ordinal, stream } => [ordinal, stream],
     };
     call.mark([call.count(), written, fork::generation() as usize, ordinal, stream].into_iter().flat_map(usize::to_ne_bytes));
-    py.detach(|| calls.make(place, &call, written, may_reject, body)).map_err(raise)
+    let short = calls.make_short(place, &call, may_reject);
+    short.unwrap_or_else(|| py.detach(|| calls.make(place, &call, written, may_reject, body))).map_err(raise)
 }
 
 /// An operator with its attributes, for tensors of PyTorch's.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar::{Executor, FastMap, Recording, Result, Tensor, advise_huge_pages};
+use elinvar::{Completion, Executor, FastMap, Recording, Result, Tensor, advise_huge_pages};
 
 use super::{Known, Place, described::Call};
 
@@ -18,6 +18,9 @@ const LARGE: usize = 2 << 20;
 /// Recordings that an operator keeps. Where there are more calls, all begin again.
 const MOST: usize = 1024;
 
+/// Bytes of memory up to which work is so short that other threads of Python's need not run meanwhile.
+const SHORT: u64 = 16 << 10;
+
 struct Kept {
     known: Arc<Known>,
     recording: Recording,
@@ -25,32 +28,35 @@ struct Kept {
     places: Vec<Tensor>,
     /// Which of them are written on the CPU, and large: their bytes.
     large: Vec<(usize, usize)>,
+    is_short: bool,
 }
 
 impl Kept {
     /// What values it may reject is reported at once, or by a call after it where work goes on in the order of a stream.
     fn run(&self, place: Place, call: &Call, may_reject: bool) -> Result<()> {
-        let Self { known, recording, places, large } = self;
-        known.report(false)?;
-        for (index, bytes) in large {
+        self.known.report(false)?;
+        for (index, bytes) in &self.large {
             // PyTorch hands out large memory unwritten.
             call.addresses().get(*index).and_then(|address| NonNull::new(*address as *mut u8)).inspect(|first| advise_huge_pages(*first, *bytes));
         }
-        let completion = known.turns.take(|executor| {
-            for (tensor, address) in places.iter().zip(call.addresses()) {
-                // SAFETY: the tensor is there until the call returns: on the CPU it is done then, and on a GPU PyTorch frees in the order of the stream.
-                unsafe { tensor.place(*address)? };
-            }
-            let completion = executor.replay(recording)?;
-            if place == Place::Cpu || may_reject && known.is_blocking {
-                completion.wait()?;
-            }
-            Ok(completion)
-        })?;
-        if may_reject && !known.is_blocking {
-            known.rejecting().push_back(completion);
+        let completion = self.known.turns.take(|executor| self.replay(executor, place, call, may_reject))?;
+        if may_reject && !self.known.is_blocking {
+            self.known.rejecting().push_back(completion);
         }
         Ok(())
+    }
+
+    fn replay(&self, executor: &Executor, place: Place, call: &Call, may_reject: bool) -> Result<Completion> {
+        let Self { known, recording, places, .. } = self;
+        for (tensor, address) in places.iter().zip(call.addresses()) {
+            // SAFETY: the tensor is there until the call returns: on the CPU it is done then, and on a GPU PyTorch frees in the order of the stream.
+            unsafe { tensor.place(*address)? };
+        }
+        let completion = executor.replay(recording)?;
+        if place == Place::Cpu || may_reject && known.is_blocking {
+            completion.wait()?;
+        }
+        Ok(completion)
     }
 }
 
@@ -59,6 +65,13 @@ impl Kept {
 pub(super) struct Calls(Mutex<FastMap<Vec<u8>, Kept>>);
 
 impl Calls {
+    /// Makes a call that came before and is short, if it need not wait for others.
+    pub(super) fn make_short(&self, place: Place, call: &Call, may_reject: bool) -> Option<Result<()>> {
+        let calls = self.0.try_lock().ok()?;
+        let kept = calls.get(call.key()).filter(|kept| kept.is_short)?;
+        kept.known.turns.try_take(|executor| kept.replay(executor, place, call, may_reject)).map(|done| done.map(drop))
+    }
+
     /// Makes a call whose last tensors are written, so many; `body` records it if it is a new one.
     pub(super) fn make(
         &self,
@@ -91,7 +104,8 @@ impl Calls {
             *workspace = used;
         }
         drop(workspace);
-        let made = Kept { known, recording, places, large };
+        let is_short = place == Place::Cpu && recording.bytes() <= SHORT;
+        let made = Kept { known, recording, places, large, is_short };
         made.run(place, call, may_reject)?;
         if is_kept {
             if calls.len() >= MOST {
