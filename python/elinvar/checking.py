@@ -27,7 +27,7 @@ Extent = Union[int, Sequence[int]]
 
 Number = Union[bool, int, float]
 
-Value = Union[Number, Sequence[Number], npt.NDArray[Any], "np.generic[Any]", bytes, bytearray, "memoryview[int]"]
+Value = Union[Number, Sequence[Number], npt.NDArray[Any], np.generic, bytes, bytearray, memoryview]
 """A constant: a number or numbers, which become the signature's type, or its bytes."""
 
 Contents = Union[npt.ArrayLike, tuple[int, ...]]

@@ -97,7 +97,7 @@ class Program:
     def run(
         self,
         executor: Executor,
-        arguments: Mapping[str, Tensor | npt.NDArray[Any] | np.generic[Any] | float | int | bool],
+        arguments: Mapping[str, Tensor | npt.NDArray[Any] | np.generic | float | int | bool],
         *,
         threads: Extent | None = None,
         grid: Extent | None = None,
