@@ -2,7 +2,9 @@
 
 import copy
 import operator
+import pathlib
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -266,6 +268,11 @@ def test_every_operator_has_a_function(cpu):
         parameters = inspect.signature(function).parameters
         assert all(port["name"] in parameters for port in [*description["inputs"], *description["attributes"]]), description["name"]
         assert description["summary"] in function.__doc__
+
+
+def test_the_page_of_the_documentation_runs():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {})
 
 
 def test_recordings(cpu):
