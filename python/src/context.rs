@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    ptr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -119,6 +120,11 @@ impl Context {
     /// # Errors
     /// The process was forked, or another device.
     pub(crate) fn take(&self, tensor: &Tensor) -> PyResult<elinvar::Tensor> {
+        Ok(self.changed(tensor)?.unwrap_or_else(|| tensor.tensor().clone()))
+    }
+
+    /// The same; None where it is taken as it is.
+    fn changed(&self, tensor: &Tensor) -> PyResult<Option<elinvar::Tensor>> {
         self.check()?;
         if !self.executor.device().same(tensor.context.executor.device()) {
             let (one, other) = (&self.backend, &tensor.context.backend);
@@ -126,10 +132,10 @@ impl Context {
                 "tensors of different executors ({one}, {other}): move one with to(executor), or make both with the same executor"
             )));
         }
-        let taken = if NO_GRAD.get() > 0 { tensor.tensor().detach() } else { tensor.tensor().clone() };
+        let detached = (NO_GRAD.get() > 0 && tensor.tensor().is_tracked()).then(|| tensor.tensor().detach());
         match self.recorder() {
-            Some(recorder) => taken.on(&recorder).map_err(raise),
-            None => Ok(taken),
+            Some(recorder) => detached.as_ref().unwrap_or(tensor.tensor()).on(&recorder).map(Some).map_err(raise),
+            None => Ok(detached),
         }
     }
 
@@ -145,15 +151,31 @@ impl Context {
     ) -> PyResult<R> {
         let mut taken = [const { None }; N];
         for (taken, tensor) in taken.iter_mut().zip(tensors) {
-            *taken = Some(self.take(tensor)?);
+            *taken = self.changed(tensor)?;
         }
         let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
-        py.detach(|| {
-            // What was not taken ended this call; the tensor itself is what is taken of it.
+        let call = || {
             let taken = std::array::from_fn(|index| taken[index].as_ref().unwrap_or_else(|| tensors[index].tensor()));
             self.ordered(shared, || work(taken))
-        })
-        .map_err(raise)
+        };
+        py.detach(call).map_err(raise)
+    }
+
+    /// The same for operators, which wait for nothing: so little work on the CPU is over before other threads could run.
+    pub(crate) fn operate<const N: usize>(
+        &self,
+        py: Python<'_>,
+        tensors: [&Tensor; N],
+        work: impl FnOnce([&elinvar::Tensor; N]) -> elinvar::Result<elinvar::Tensor> + Send,
+    ) -> PyResult<elinvar::Tensor> {
+        const SHORT: usize = 1 << 10;
+        let is_plain = self.executor.properties().kind == DeviceKind::Cpu && NO_GRAD.get() == 0 && !self.is_recording.load(Ordering::Acquire);
+        let is_short = |tensor: &&Tensor| tensor.tensor().shape().elements() <= SHORT && !tensor.is_shared() && ptr::eq(&*tensor.context, self);
+        if !is_plain || !tensors.iter().all(is_short) {
+            return self.call(py, tensors, work);
+        }
+        self.check()?;
+        work(tensors.map(|tensor| tensor.tensor())).map_err(raise)
     }
 
     /// Does something, in the order of what others do with a tensor's memory where that is shared.

@@ -27,8 +27,8 @@ const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 const OLD: &CStr = c"dltensor";
 const USED_OLD: &CStr = c"used_dltensor";
 
-const CPU: i32 = 1;
-const CUDA: i32 = 2;
+pub(crate) const CPU: i32 = 1;
+pub(crate) const CUDA: i32 = 2;
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
@@ -37,17 +37,33 @@ const COPIED: u64 = 2;
 
 /// `DLTensor`.
 #[repr(C)]
-struct Header {
-    data: *mut c_void,
-    device_type: i32,
-    device_id: i32,
-    ndim: i32,
+pub(crate) struct Header {
+    pub(crate) data: *mut c_void,
+    pub(crate) device_type: i32,
+    pub(crate) device_id: i32,
+    pub(crate) ndim: i32,
     code: u8,
     bits: u8,
     lanes: u16,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
+    pub(crate) shape: *mut i64,
+    pub(crate) strides: *mut i64,
+    pub(crate) byte_offset: u64,
+}
+
+impl Header {
+    /// To be written.
+    pub(crate) const EMPTY: Self = Self {
+        data: ptr::null_mut(),
+        device_type: 0,
+        device_id: 0,
+        ndim: 0,
+        code: 0,
+        bits: 0,
+        lanes: 0,
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
 }
 
 /// `DLManagedTensor`.
@@ -104,7 +120,7 @@ fn code(dtype: Element) -> (u8, u8) {
     (code, 8 * dtype.size() as u8)
 }
 
-fn dtype(header: &Header) -> PyResult<Element> {
+pub(crate) fn dtype(header: &Header) -> PyResult<Element> {
     let found = Element::PROGRAMS.iter().copied().find(|dtype| code(*dtype) == (header.code, header.bits) && header.lanes == 1);
     found.ok_or_else(|| {
         let what = format!("type code {} of {} bits in {} lanes", header.code, header.bits, header.lanes);
@@ -306,8 +322,10 @@ impl Drop for Managed {
 /// A tensor in the memory of an object that has `__dlpack__`.
 pub(crate) fn import(context: &Arc<Context>, object: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<Tensor> {
     let py = object.py();
-    let not_there = |_: PyErr| PyTypeError::new_err(format!("{} has no __dlpack__", object.get_type()));
-    let found: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__")).map_err(not_there)?.extract()?;
+    let Ok(device_of) = object.getattr(intern!(py, "__dlpack_device__")) else {
+        return Err(PyTypeError::new_err(format!("{} has no __dlpack__", object.get_type())));
+    };
+    let found: (i32, i32) = device_of.call0()?.extract()?;
     if found.0 == CUDA && context.kind() == Some(DeviceKind::Cuda) && device(context)? != found {
         return Err(PyValueError::new_err(format!("the array is on GPU {}, the executor on {}: open the other one", found.1, context.backend)));
     }

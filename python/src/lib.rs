@@ -57,7 +57,7 @@ mod _elinvar {
     #[pymodule_export]
     use crate::tensor::{Tensor, concat, stack};
     #[pymodule_export]
-    use crate::torch::{TorchDecoder, TorchOperator, TorchRegion, torch_operator, torch_synchronize};
+    use crate::torch::{TorchDecoder, TorchFunction, TorchOperator, TorchRegion, torch_operator, torch_synchronize};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

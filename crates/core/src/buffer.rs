@@ -47,6 +47,21 @@ impl Buffer {
         Arc::ptr_eq(&self.slot, &other.slot)
     }
 
+    /// Has what stands for memory ([`Device::stand_in`](crate::Device::stand_in)) be that at an address, for lists that are submitted from now on.
+    ///
+    /// # Safety
+    /// Until what was submitted is done, as many bytes are there where the device reaches them, initialised, and nothing else writes them, nor reads them
+    /// unless they are read-only.
+    ///
+    /// # Errors
+    /// It is memory.
+    pub unsafe fn place(&self, address: usize) -> Result<()> {
+        let stand_in = self.raw().stand_in().ok_or_else(|| Error::invalid_argument("a buffer that has memory cannot be placed elsewhere"))?;
+        // What has no bytes may have no address either.
+        stand_in.place(if address == 0 { align_of::<u128>() } else { address });
+        Ok(())
+    }
+
     /// Binds `bytes` bytes from `offset`.
     ///
     /// # Errors
@@ -87,6 +102,11 @@ impl Binding {
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// `bytes` bytes of it from `offset` on, which it has.
+    pub(crate) fn part(&self, offset: usize, bytes: usize) -> Binding {
+        Binding { buffer: self.buffer.clone(), offset: self.offset + offset, bytes }
     }
 
     /// Whether both touch a common byte.

@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use crate::{
-    buffer::Binding,
+    buffer::{Binding, Buffer},
     device_id::DeviceId,
     error::{Error, Result},
     grid::{Extent, Grid},
@@ -30,7 +30,7 @@ pub struct Dispatch {
     /// Its buffers in the order of its signature.
     pub bindings: Vec<Option<Binding>>,
     /// Its parameter block.
-    pub params: Vec<u8>,
+    pub params: Arc<[u8]>,
     /// Its threads.
     pub grid: Grid,
     /// Threads of a threadgroup.
@@ -76,12 +76,18 @@ pub struct CommandList {
     id: u64,
     device: Option<DeviceId>,
     commands: Vec<Command>,
+    has_stand_ins: bool,
 }
 
 impl CommandList {
     /// The device whose memory the commands use; none if they use none.
     pub(crate) fn device(&self) -> Option<DeviceId> {
         self.device
+    }
+
+    /// Whether some of its memory is elsewhere each time that it is submitted.
+    pub fn has_stand_ins(&self) -> bool {
+        self.has_stand_ins
     }
 
     /// A number no other list of this process has, for devices that cache what they make of a list (a captured graph).
@@ -92,6 +98,67 @@ impl CommandList {
     /// The commands.
     pub fn commands(&self) -> &[Command] {
         &self.commands
+    }
+
+    /// The same commands over other memory: what is given in the place of each stand-in ([`Device::stand_in`](crate::Device::stand_in)).
+    ///
+    /// # Errors
+    /// Memory of another size or device, or that a command may not write; what is written and given for another place, too.
+    pub fn over(&self, places: &[Buffer], given: &[Binding]) -> Result<Arc<CommandList>> {
+        let mut is_doubtful = false;
+        for (index, (place, binding)) in places.iter().zip(given).enumerate() {
+            if place.bytes() != binding.bytes() || place.device() != binding.buffer().device() {
+                let (found, wanted) = (binding.bytes(), place.bytes());
+                return Err(Error::invalid_launch(format!("{found} bytes are given where a list of this device takes {wanted}")));
+            }
+            let is_shared = |(other, with): (usize, &Binding)| other != index && with.overlaps(binding);
+            is_doubtful |= !place.raw().is_read_only() && (binding.buffer().raw().is_read_only() || given.iter().enumerate().any(is_shared));
+        }
+        if places.len() != given.len() {
+            return Err(Error::invalid_launch(format!("{} buffers are given for {} places", given.len(), places.len())));
+        }
+        let moved = |binding: &Binding| match places.iter().position(|place| place.same(binding.buffer())) {
+            Some(place) => given[place].part(binding.offset(), binding.bytes()),
+            None => binding.clone(),
+        };
+        let mut commands = Vec::with_capacity(self.commands.len());
+        for command in &self.commands {
+            commands.push(match command {
+                Command::Dispatch(dispatch) => {
+                    let bindings = dispatch.bindings.iter().map(|binding| binding.as_ref().map(moved)).collect();
+                    let Dispatch { pipeline, params, grid, threadgroup, threadgroup_memory, work, .. } = dispatch;
+                    let dispatch = Dispatch {
+                        pipeline: pipeline.clone(),
+                        bindings,
+                        params: params.clone(),
+                        grid: *grid,
+                        threadgroup: *threadgroup,
+                        threadgroup_memory: threadgroup_memory.clone(),
+                        work: *work,
+                    };
+                    if is_doubtful {
+                        check_bindings(&dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
+                    }
+                    Command::Dispatch(dispatch)
+                }
+                Command::Copy(copy) => {
+                    let (source, destination) = (moved(&copy.source), moved(&copy.destination));
+                    check_copy(&source, &destination)?;
+                    Command::Copy(Copy { source, destination })
+                }
+                Command::Fill(fill) => {
+                    let destination = moved(&fill.destination);
+                    check_writable("destination", &destination)?;
+                    Command::Fill(Fill { destination, value: fill.value })
+                }
+            });
+        }
+        Ok(Self::new(self.device, commands, false))
+    }
+
+    fn new(device: Option<DeviceId>, commands: Vec<Command>, has_stand_ins: bool) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), device, commands, has_stand_ins })
     }
 
     /// The kernels of the launches, in order.
@@ -145,13 +212,7 @@ impl ListBuilder {
     /// # Errors
     /// Lengths that differ, overlapping ranges, or a read-only destination.
     pub fn copy(&mut self, source: Binding, destination: Binding) -> Result<()> {
-        if source.bytes() != destination.bytes() {
-            return Err(Error::invalid_launch(format!("copy of {} bytes into {} bytes", source.bytes(), destination.bytes())));
-        }
-        if source.overlaps(&destination) {
-            return Err(Error::invalid_launch("copy between overlapping ranges of one buffer"));
-        }
-        check_writable("destination", &destination)?;
+        check_copy(&source, &destination)?;
         self.belongs_to([source.buffer().device(), destination.buffer().device()])?;
         self.commands.push(Command::Copy(Copy { source, destination }));
         Ok(())
@@ -192,9 +253,24 @@ impl ListBuilder {
 
     /// The list.
     pub fn finish(self) -> Arc<CommandList> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Arc::new(CommandList { id: NEXT.fetch_add(1, Ordering::Relaxed), device: self.device, commands: self.commands })
+        let stands_in = |binding: &Binding| binding.buffer().raw().stand_in().is_some();
+        let has_stand_ins = self.commands.iter().any(|command| match command {
+            Command::Dispatch(dispatch) => dispatch.bindings.iter().flatten().any(stands_in),
+            Command::Copy(copy) => stands_in(&copy.source) || stands_in(&copy.destination),
+            Command::Fill(fill) => stands_in(&fill.destination),
+        });
+        CommandList::new(self.device, self.commands, has_stand_ins)
     }
+}
+
+fn check_copy(source: &Binding, destination: &Binding) -> Result<()> {
+    if source.bytes() != destination.bytes() {
+        return Err(Error::invalid_launch(format!("copy of {} bytes into {} bytes", source.bytes(), destination.bytes())));
+    }
+    if source.overlaps(destination) {
+        return Err(Error::invalid_launch("copy between overlapping ranges of one buffer"));
+    }
+    check_writable("destination", destination)
 }
 
 fn check_writable(name: &str, binding: &Binding) -> Result<()> {
@@ -212,6 +288,12 @@ fn check_dispatch(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> 
     if dispatch.params.len() != source.params_bytes {
         return Err(Error::invalid_launch(format!("parameter block of {} bytes, the kernel takes {}", dispatch.params.len(), source.params_bytes)));
     }
+    check_bindings(dispatch)?;
+    check_limits(dispatch, limits)
+}
+
+fn check_bindings(dispatch: &Dispatch) -> Result<()> {
+    let source = dispatch.pipeline.source();
     for (index, (parameter, binding)) in source.parameters.iter().zip(&dispatch.bindings).enumerate() {
         let name = &*parameter.name;
         let Some(binding) = binding else {
@@ -237,7 +319,7 @@ fn check_dispatch(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> 
             return Err(Error::invalid_launch(format!("'{name}' is written but overlaps '{}': give it a buffer of its own", other.name)));
         }
     }
-    check_limits(dispatch, limits)
+    Ok(())
 }
 
 fn check_limits(dispatch: &Dispatch, limits: &DeviceProperties) -> Result<()> {

@@ -31,19 +31,22 @@ pub trait Wait: Send + Sync {
 ///
 /// A thread waits for it with [`Completion::wait`], an asynchronous task with `.await`, and [`Completion::on_complete`] calls back.
 #[derive(Clone)]
-pub struct Completion(Arc<dyn Wait>);
+pub struct Completion(Option<Arc<dyn Wait>>);
 
 impl Completion {
     /// Wraps a device's own.
     pub fn new(wait: Arc<dyn Wait>) -> Self {
-        Self(wait)
+        Self(Some(wait))
     }
 
     /// Of work already done.
     pub fn ready(result: Result<()>) -> Self {
-        let signal = Signal::new();
-        signal.complete(result);
-        Self(signal)
+        // What went well needs no memory: small work on the CPU is as short as that.
+        Self(result.is_err().then(|| {
+            let signal = Signal::new();
+            signal.complete(result);
+            signal as Arc<dyn Wait>
+        }))
     }
 
     /// Blocks until done.
@@ -51,18 +54,23 @@ impl Completion {
     /// # Errors
     /// What went wrong on the device.
     pub fn wait(&self) -> Result<()> {
-        self.0.wait()
+        self.0.as_ref().map_or(Ok(()), |wait| wait.wait())
     }
 
     /// Whether it is done.
     pub fn is_complete(&self) -> bool {
-        self.0.is_complete()
+        self.0.as_ref().is_none_or(|wait| wait.is_complete())
     }
 
     /// Calls `then` with the result when it is done: on a thread of the device's, which should not be kept long, or at once.
     pub fn on_complete(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        let done = self.clone();
-        self.0.clone().notify(Box::new(move || then(done.wait())));
+        match &self.0 {
+            Some(wait) => {
+                let done = self.clone();
+                wait.clone().notify(Box::new(move || then(done.wait())));
+            }
+            None => then(Ok(())),
+        }
     }
 }
 
@@ -183,17 +191,18 @@ impl<W> Default for InFlight<W> {
 }
 
 impl<W: Wait> InFlight<W> {
-    /// Adds a submission, and forgets those that have completed but for their error.
+    /// Adds a submission, and at times forgets those that have completed but for their error: to ask a device costs as much as a submission.
     pub fn push(&mut self, submission: Arc<W>) {
-        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
-            self.keep(&oldest);
+        const MANY: usize = 64;
+        if self.submissions.len() >= MANY {
+            self.forget_completed();
         }
         self.submissions.push_back(submission);
     }
 
     /// Whether all of them have completed.
     pub fn is_idle(&self) -> bool {
-        self.submissions.iter().all(|submission| submission.is_complete())
+        self.submissions.back().is_none_or(|last| last.is_complete())
     }
 
     /// Waits for all of them.
@@ -208,9 +217,7 @@ impl<W: Wait> InFlight<W> {
     /// # Errors
     /// What went wrong on the device.
     pub fn settle_completed(&mut self) -> Result<()> {
-        while let Some(oldest) = self.submissions.pop_front_if(|oldest| oldest.is_complete()) {
-            self.keep(&oldest);
-        }
+        self.forget_completed();
         self.failure.take().map_or(Ok(()), Err)
     }
 
@@ -221,6 +228,13 @@ impl<W: Wait> InFlight<W> {
     pub fn settle(&mut self) -> Result<()> {
         self.wait();
         self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn forget_completed(&mut self) {
+        let completed = self.submissions.partition_point(|submission| submission.is_complete());
+        for submission in self.submissions.drain(..completed).collect::<Vec<_>>() {
+            self.keep(&submission);
+        }
     }
 
     fn keep(&mut self, submission: &W) {

@@ -1,6 +1,5 @@
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -11,10 +10,11 @@ use crate::{
     completion::Completion,
     device_id::DeviceId,
     error::{Error, Result},
+    hash::FastMap,
     host_memory::MemoryInfo,
     kernel::{KernelSource, Pipeline},
     key::KernelKey,
-    memory::{HostMemory, HostMemoryMut, RawBuffer, Storage},
+    memory::{HostMemory, HostMemoryMut, RawBuffer, StandIn, Storage},
     pool::{Pool, PoolStatistics, Slot},
     profile::ProfileEvent,
     properties::DeviceProperties,
@@ -29,8 +29,8 @@ struct Inner {
     id: DeviceId,
     backend: Box<dyn Backend>,
     pool: Arc<Pool>,
-    pipelines: RwLock<HashMap<KernelKey, Pipeline>>,
-    cached: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    pipelines: RwLock<FastMap<KernelKey, Pipeline>>,
+    cached: RwLock<FastMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Inner {
@@ -157,6 +157,11 @@ impl Device {
         Ok(Buffer::new(Slot::dedicated(self.0.id, raw), bytes))
     }
 
+    /// No memory: what stands for some in a list, until that is moved [over](CommandList::over) other memory, or this is [placed](Buffer::place) there.
+    pub fn stand_in(&self, bytes: usize, is_read_only: bool) -> Buffer {
+        Buffer::new(Slot::dedicated(self.0.id, RawBuffer::new(StandIn::new(bytes, is_read_only))), bytes)
+    }
+
     /// Memory of another device of this kind as a buffer of this one, where it lies.
     ///
     /// # Errors
@@ -230,7 +235,7 @@ impl Device {
     /// What the crates above keep for this device to save time, one of each type, made when it is first asked for. When the system is about to end
     /// programs it goes, as soon as nothing holds it. It may not hold the device.
     pub fn cached<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
-        let of_type = |cached: &HashMap<_, Arc<dyn Any + Send + Sync>>| cached.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
+        let of_type = |cached: &FastMap<_, Arc<dyn Any + Send + Sync>>| cached.get(&TypeId::of::<T>()).cloned().and_then(|it| it.downcast().ok());
         if let Some(found) = of_type(&self.0.cached.read().unwrap_or_else(PoisonError::into_inner)) {
             return found;
         }

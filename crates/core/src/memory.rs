@@ -1,4 +1,13 @@
-use std::{any::Any, fmt, ops::Range, ptr::NonNull, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    ops::Range,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use crate::error::{Error, Result};
 
@@ -55,6 +64,11 @@ impl RawBuffer {
         self.0.is_shared()
     }
 
+    /// What it is if it is no memory but stands for some.
+    pub fn stand_in(&self) -> Option<&StandIn> {
+        (&*self.0 as &dyn Any).downcast_ref()
+    }
+
     /// The device's own type.
     ///
     /// # Errors
@@ -62,6 +76,44 @@ impl RawBuffer {
     pub fn downcast<T: DeviceMemory>(&self) -> Result<&T> {
         let any: &dyn Any = &*self.0;
         any.downcast_ref().ok_or_else(|| Error::invalid_launch("a buffer of another device was passed to this one: copy it through the host first"))
+    }
+}
+
+/// No memory: it stands for some, of which devices that reach memory by its address are given that.
+pub struct StandIn {
+    bytes: usize,
+    is_read_only: bool,
+    address: AtomicUsize,
+}
+
+impl StandIn {
+    pub(crate) fn new(bytes: usize, is_read_only: bool) -> Self {
+        Self { bytes, is_read_only, address: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn place(&self, address: usize) {
+        self.address.store(address, Ordering::Relaxed);
+    }
+
+    /// Where the memory is that it stands for.
+    ///
+    /// # Errors
+    /// It was given none.
+    pub fn address(&self) -> Result<usize> {
+        match self.address.load(Ordering::Relaxed) {
+            0 => Err(Error::invalid_launch("a buffer that stands for others was given no memory: move the list over some")),
+            address => Ok(address),
+        }
+    }
+}
+
+impl DeviceMemory for StandIn {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 }
 

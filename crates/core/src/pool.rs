@@ -1,11 +1,12 @@
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use crate::{
     device_id::DeviceId,
     error::{Error, Result},
+    hash::FastMap,
     memory::{RawBuffer, Storage},
 };
 
@@ -35,7 +36,7 @@ pub struct Pool {
 struct State {
     cap: usize,
     clock: u64,
-    free: HashMap<(usize, Storage), VecDeque<(u64, RawBuffer)>>,
+    free: FastMap<(usize, Storage), VecDeque<(u64, RawBuffer)>>,
     statistics: PoolStatistics,
 }
 
@@ -53,7 +54,7 @@ impl Pool {
     /// A pool that keeps at most `cap` unused bytes.
     pub fn new(cap: usize) -> Arc<Self> {
         let statistics = PoolStatistics::default();
-        Arc::new(Self { state: Mutex::new(State { cap, clock: 0, free: HashMap::new(), statistics }) })
+        Arc::new(Self { state: Mutex::new(State { cap, clock: 0, free: FastMap::default(), statistics }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,22 +93,22 @@ impl Pool {
         allocate: impl Fn(usize) -> Result<RawBuffer>,
     ) -> Result<Slot> {
         let class = size_class(bytes);
-        let cached = {
-            let mut state = self.state();
-            let found = state.free.get_mut(&(class, storage)).and_then(VecDeque::pop_back);
-            if found.is_some() {
-                state.statistics.cached_bytes -= class;
-            }
-            found
-        };
-        let hit = cached.is_some();
-        let (raw, size) = match cached {
-            Some((_, raw)) => (raw, class),
-            None => self.make(class, bytes, allocate)?,
-        };
         let mut state = self.state();
+        let (raw, size) = match state.free.get_mut(&(class, storage)).and_then(VecDeque::pop_back) {
+            Some((_, raw)) => {
+                state.statistics.cached_bytes -= class;
+                state.statistics.hits += 1;
+                (raw, class)
+            }
+            None => {
+                drop(state);
+                let made = self.make(class, bytes, allocate)?;
+                state = self.state();
+                state.statistics.misses += 1;
+                made
+            }
+        };
         let statistics = &mut state.statistics;
-        *if hit { &mut statistics.hits } else { &mut statistics.misses } += 1;
         statistics.live_bytes += size;
         statistics.peak_bytes = statistics.peak_bytes.max(statistics.live_bytes + statistics.cached_bytes);
         Ok(Slot { raw, device, home: Some((Arc::downgrade(self), size, storage)) })

@@ -172,7 +172,7 @@ mod tests {
         let (grid, threadgroup) = (Grid::Threadgroups([1; 3]), Extent::linear(1));
         let mut list = ListBuilder::new();
         list.dispatch(
-            Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
+            Dispatch { pipeline, bindings, params: [].into(), grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
             device.properties(),
         )
         .unwrap();

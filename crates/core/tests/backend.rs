@@ -23,7 +23,7 @@ fn probe(device: &Device, parameters: &[Parameter], bindings: Vec<Option<elinvar
     Dispatch {
         pipeline,
         bindings,
-        params: vec![0; 4],
+        params: [0; 4].into(),
         grid: Grid::Threadgroups(one.0),
         threadgroup: one,
         threadgroup_memory: Vec::new(),
@@ -53,7 +53,7 @@ fn a_launch_that_contradicts_its_signature_is_rejected_with_the_reason() {
     assert!(rejection(&device, few).contains("1 buffers bound, the kernel takes 2"));
     let unbound = Dispatch { bindings: vec![None, Some(high.clone())], ..good.clone() };
     assert!(rejection(&device, unbound).contains("'x' is not bound"));
-    let params = Dispatch { params: vec![0; 8], ..good.clone() };
+    let params = Dispatch { params: [0; 8].into(), ..good.clone() };
     assert!(rejection(&device, params).contains("parameter block of 8 bytes"));
     let aliased = Dispatch { bindings: vec![Some(buffer.bind(64, 128).unwrap()), Some(high.clone())], ..good.clone() };
     assert!(rejection(&device, aliased).contains("'y' is written but overlaps 'x'"));
@@ -65,6 +65,31 @@ fn a_launch_that_contradicts_its_signature_is_rejected_with_the_reason() {
     assert!(rejection(&device, hungry).contains("1048576 bytes of threadgroup memory"));
     assert!(buffer.bind(200, 100).unwrap_err().is_invalid_launch());
     assert!(buffer.bind(usize::MAX, 2).is_err());
+}
+
+#[test]
+fn a_list_over_stand_ins_is_moved_over_memory_that_fits() {
+    let device = Device::new(NullBackend::new());
+    let places = [device.stand_in(64, true), device.stand_in(64, false)];
+    let bound = places.iter().map(|place| Some(place.bind(0, 64).unwrap())).collect();
+    let mut list = ListBuilder::new();
+    list.dispatch(probe(&device, READ_WRITE, bound), device.properties()).unwrap();
+    let list = list.finish();
+    let buffer = device.allocate(256).unwrap();
+    let part = |offset, bytes| buffer.bind(offset, bytes).unwrap();
+    let moved = list.over(&places, &[part(128, 64), part(0, 64)]).unwrap();
+    let [Command::Dispatch(dispatch)] = moved.commands() else { panic!("one launch is expected") };
+    let offsets: Vec<_> = dispatch.bindings.iter().flatten().map(|binding| (binding.buffer().same(&buffer), binding.offset())).collect();
+    assert_eq!(offsets, [(true, 128), (true, 0)]);
+    assert!(list.has_stand_ins() && !moved.has_stand_ins() && list.id() != moved.id());
+    let rejected = |given: &[elinvar_core::Binding]| list.over(&places, given).unwrap_err().to_string();
+    assert!(rejected(&[part(32, 64), part(0, 64)]).contains("'y' is written but overlaps 'x'"));
+    assert!(rejected(&[part(0, 64), part(64, 32)]).contains("32 bytes are given where a list of this device takes 64"));
+    assert!(rejected(&[part(0, 64)]).contains("1 buffers are given for 2 places"));
+    let other = Device::new(NullBackend::new()).allocate(64).unwrap().bind(0, 64).unwrap();
+    assert!(rejected(&[other, part(0, 64)]).contains("of this device"));
+    // SAFETY: the null device runs nothing.
+    assert!(unsafe { buffer.place(64) }.unwrap_err().is_invalid_argument());
 }
 
 #[test]

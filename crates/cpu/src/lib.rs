@@ -17,7 +17,7 @@ use std::{
 
 use elinvar_core::{
     Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource, MemoryInfo, Pipeline,
-    ProfileEvent, RawBuffer, Result, Signal, Storage,
+    ProfileEvent, RawBuffer, Result, Storage,
 };
 use elinvar_math::simd::{self, Level};
 use memory::{Allocation, Memory};
@@ -135,9 +135,7 @@ impl Backend for CpuBackend {
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-        let signal = Signal::new();
-        self.worker().submit(commands.clone(), signal.clone())?;
-        Ok(Completion::new(signal))
+        self.worker().submit(commands)
     }
 
     fn start_profile(&self) -> Result<()> {

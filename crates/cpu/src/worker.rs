@@ -10,8 +10,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, Command, CommandList, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, ProfileEvent, ProfileLog, Result,
-    Signal,
+    Access, Binding, Command, CommandList, Completion, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, ProfileEvent,
+    ProfileLog, Result, Signal,
 };
 
 use crate::{memory::Memory, placement::Placement};
@@ -75,13 +75,21 @@ impl Worker {
         Ok(Self { queue, in_flight: InFlight::default(), profile })
     }
 
-    pub(crate) fn submit(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
-        if is_small(&list) && !self.profile.is_on() && self.in_flight.is_idle() {
-            signal.complete(list.commands().iter().try_for_each(execute));
-            self.in_flight.push(signal);
-            return Ok(());
+    pub(crate) fn submit(&mut self, list: &Arc<CommandList>) -> Result<Completion> {
+        let is_at_once = is_small(list) && !self.profile.is_on() && self.in_flight.is_idle();
+        let done = is_at_once.then(|| list.commands().iter().try_for_each(execute));
+        if let Some(Ok(())) = done {
+            return Ok(Completion::ready(Ok(())));
         }
-        self.hand_over(list, signal)
+        let signal = Signal::new();
+        match done {
+            Some(failed) => {
+                signal.complete(failed);
+                self.in_flight.push(signal.clone());
+            }
+            None => self.hand_over(list.clone(), signal.clone())?,
+        }
+        Ok(Completion::new(signal))
     }
 
     fn hand_over(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {
@@ -156,7 +164,12 @@ fn execute(command: &Command) -> Result<()> {
 }
 
 fn pointer(binding: &Binding) -> Result<*mut u8> {
-    Ok(binding.buffer().raw().downcast::<Memory>()?.pointer().wrapping_add(binding.offset()))
+    let raw = binding.buffer().raw();
+    let first = match raw.stand_in() {
+        Some(stand_in) => stand_in.address()? as *mut u8,
+        None => raw.downcast::<Memory>()?.pointer(),
+    };
+    Ok(first.wrapping_add(binding.offset()))
 }
 
 fn launch(dispatch: &Dispatch) -> Result<()> {
@@ -182,7 +195,7 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_core::{Completion, ListBuilder};
+    use elinvar_core::ListBuilder;
 
     use super::*;
 
@@ -196,7 +209,7 @@ mod tests {
         assert!(worker.hand_over(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
         assert!(worker.settle().unwrap_err().is_device_lost());
         // What is small and comes to an idle device needs no thread.
-        worker.submit(ListBuilder::new().finish(), Signal::new()).unwrap();
+        worker.submit(&ListBuilder::new().finish()).unwrap();
         worker.settle().unwrap();
         assert!(signals.into_iter().all(|signal| Completion::new(signal).wait().is_err_and(|error| error.is_device_lost())));
     }

@@ -133,7 +133,12 @@ fn bound(dispatch: &Dispatch, wanted: impl Fn(&Parameter) -> bool) -> Vec<Bindin
 
 /// The address of a binding's first byte.
 fn address(binding: &Binding) -> Result<sys::CUdeviceptr> {
-    Ok(binding.buffer().raw().downcast::<Memory>()?.pointer + binding.offset() as u64)
+    let raw = binding.buffer().raw();
+    let first = match raw.stand_in() {
+        Some(stand_in) => stand_in.address()? as u64,
+        None => raw.downcast::<Memory>()?.pointer,
+    };
+    Ok(first + binding.offset() as u64)
 }
 
 #[cfg(test)]
@@ -156,7 +161,7 @@ mod tests {
             let dispatch = Dispatch {
                 pipeline,
                 bindings,
-                params: vec![],
+                params: [].into(),
                 grid: Grid::Threadgroups(one.0),
                 threadgroup: one,
                 threadgroup_memory: vec![],

@@ -112,6 +112,10 @@ impl<G> Seen<G> {
 
     /// How to start a list; forgets lists that are gone, and the longest unused of too many.
     pub(crate) fn turn(&mut self, list: &Arc<CommandList>) -> Turn {
+        // A graph has the addresses of its memory for good.
+        if list.has_stand_ins() {
+            return Turn::Commands;
+        }
         self.lists.retain(|entry| entry.list.strong_count() > 0);
         if let Some(at) = self.lists.iter().position(|entry| entry.id == list.id()) {
             let entry = self.lists.remove(at);

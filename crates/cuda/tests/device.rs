@@ -226,7 +226,7 @@ fn threads_that_do_not_exist_take_no_part() {
         let launch = Dispatch {
             pipeline: device.pipeline(&nonuniform::kernel(kernel)).unwrap(),
             bindings: vec![whole(&x), whole(&written)],
-            params: Vec::new(),
+            params: [].into(),
             grid: Grid::Threads(threads),
             threadgroup: Extent(threadgroup),
             threadgroup_memory: Vec::new(),

@@ -156,6 +156,36 @@ impl Executor {
         Ok(Tensor::new(self, TensorMemory::new(self.device.adopt_mut(memory)?), dtype, *layout))
     }
 
+    /// What stands for tensors of this type and layout in a recording, which is then replayed for those whose memory it is [placed](Tensor::place) at; it has
+    /// no elements.
+    ///
+    /// ```
+    /// use elinvar::{BackendType, DType, Executor, Layout, Shape};
+    ///
+    /// let executor = Executor::new_with_backend(BackendType::Cpu)?;
+    /// let layout = Layout::contiguous(Shape::new(&[2])?);
+    /// let (x, y) = (executor.stand_in(DType::F32, &layout, true)?, executor.stand_in(DType::F32, &layout, false)?);
+    /// let (recording, ()) = executor.record(|recorded| x.on(recorded)?.sqrt_into(&y))?;
+    /// for (numbers, roots) in [([1f32, 4.0], [1f32, 2.0]), ([9.0, 16.0], [3.0, 4.0])] {
+    ///     let mut found = [0f32; 2];
+    ///     // SAFETY: the arrays live until the replay is done, and nothing else uses them meanwhile.
+    ///     unsafe { x.place(numbers.as_ptr().expose_provenance())? };
+    ///     // SAFETY: as above.
+    ///     unsafe { y.place(found.as_mut_ptr().expose_provenance())? };
+    ///     executor.replay(&recording)?.wait()?;
+    ///     assert_eq!(found, roots);
+    /// }
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape that is too large to address.
+    pub fn stand_in(&self, dtype: DType, layout: &Layout, is_read_only: bool) -> Result<Tensor> {
+        byte_size(dtype, layout.shape())?;
+        let buffer = self.device.stand_in(layout.span().len() * dtype.size(), is_read_only);
+        Ok(Tensor::new(self, TensorMemory::new(buffer), dtype, layout.rebased()))
+    }
+
     /// A zeroed tensor in memory of its own, outside the pool: for caches and other long-lived state.
     ///
     /// ```
@@ -314,7 +344,7 @@ fn check_inside(dtype: DType, layout: &Layout, bytes: usize) -> Result<()> {
     Err(Error::invalid_argument(format!("{found} leave memory of {bytes} bytes")))
 }
 
-fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
+pub(crate) fn check_aligned(dtype: DType, pointer: *const u8) -> Result<()> {
     if pointer.addr().is_multiple_of(dtype.size()) {
         return Ok(());
     }

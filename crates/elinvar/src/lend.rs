@@ -4,7 +4,7 @@ use std::{
     any::Any,
     marker::PhantomData,
     ptr::NonNull,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
     thread,
 };
 
@@ -130,6 +130,16 @@ impl Turns {
     /// The executor, for what starts no work.
     pub fn executor(&self) -> &Executor {
         &self.executor
+    }
+
+    /// Has the executor do something if no call is at work.
+    pub fn try_take<R>(&self, run: impl FnOnce(&Executor) -> R) -> Option<R> {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(run(&self.executor))
     }
 
     /// Has the executor do something when the calls before have ended.

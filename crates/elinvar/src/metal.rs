@@ -324,7 +324,7 @@ impl MetalKernel {
         let (pipeline, threadgroup) = (self.pipeline.clone(), Extent(threadgroup));
         let make = move |bindings| {
             let (pipeline, threadgroup_memory) = (pipeline.clone(), threadgroup_memory.clone());
-            Ok(Some(Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory, work: Default::default() }))
+            Ok(Some(Dispatch { pipeline, bindings, params: [].into(), grid, threadgroup, threadgroup_memory, work: Default::default() }))
         };
         self.executor.dispatch(&inputs, Action::Dispatch { writes: writes.into(), outputs: Arc::new([]), make: Arc::new(make) })
     }

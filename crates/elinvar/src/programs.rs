@@ -254,7 +254,7 @@ impl Prepared {
         let pipeline = self.pipeline(executor, &bindings)?;
         let (grid, threadgroup) = (Grid::Threadgroups(launch.grid), Extent(launch.block));
         let threadgroup_memory = if launch.shared_memory == 0 { Vec::new() } else { vec![launch.shared_memory as usize] };
-        Ok(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: Default::default() })
+        Ok(Dispatch { pipeline, bindings, params: params.into(), grid, threadgroup, threadgroup_memory, work: Default::default() })
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, ptr, sync::Arc};
 
 use elinvar_core::{Binding, DType, Error, Layout, Result, Shape};
 use elinvar_kernels::{
@@ -7,6 +7,7 @@ use elinvar_kernels::{
 };
 
 use crate::{
+    creation::check_aligned,
     executor::Executor,
     gradient::{Origin, write_down},
     graph::{Shared, TensorMemory, binding},
@@ -121,9 +122,26 @@ impl Tensor {
     /// A result of a recorder that has not ended, or failed.
     pub fn binding(&self) -> Result<Binding> {
         match (self.memory.buffer(), self.memory.pending()) {
-            (Some(buffer), _) => binding(&buffer, self.dtype, &self.layout),
+            (Some(buffer), _) => binding(buffer, self.dtype, &self.layout),
             (None, Some(pending)) => Err(pending.error()),
             (None, None) => Err(Error::internal("a tensor has no memory")),
+        }
+    }
+
+    /// Has what stands for tensors ([`Executor::stand_in`]) be the memory at an address, for replays from now on.
+    ///
+    /// # Safety
+    /// Until what was submitted is done, the bytes that its layout shows are there where the device reaches them, initialised, and nothing else writes them,
+    /// nor reads them unless they are read-only.
+    ///
+    /// # Errors
+    /// An address that is not aligned for the type, or a tensor that has memory.
+    pub unsafe fn place(&self, address: usize) -> Result<()> {
+        check_aligned(self.dtype, ptr::without_provenance(address))?;
+        match self.memory.buffer() {
+            // SAFETY: as the caller promises.
+            Some(buffer) => unsafe { buffer.place(address) },
+            None => self.binding().map(drop),
         }
     }
 

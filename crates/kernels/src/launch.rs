@@ -198,7 +198,7 @@ pub fn encode(
         };
         let bindings = launch.arguments.iter().map(bind).collect::<Result<Vec<_>>>()?;
         let pipeline = device.pipeline(&launch.kernel)?;
-        let (params, grid, threadgroup) = (launch.params.clone(), Grid::Threadgroups(launch.grid.0), launch.threadgroup);
+        let (params, grid, threadgroup) = (launch.params.as_slice().into(), Grid::Threadgroups(launch.grid.0), launch.threadgroup);
         let threadgroup_memory = if launch.threadgroup_memory > 0 { vec![launch.threadgroup_memory] } else { Vec::new() };
         list.dispatch(Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory, work: launch.work }, device.properties())?;
     }

@@ -1,4 +1,9 @@
-use std::{any::Any, fmt, sync::Arc};
+use std::{
+    any::Any,
+    fmt::{self, Write},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use elinvar_core::{DType, Device, DeviceProperties, Layout, Result, Shape};
 
@@ -43,6 +48,14 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
+    /// Adds to a key what an operator sees of a tensor.
+    pub fn identify(dtype: DType, layout: &Layout, key: &mut Vec<u8>) {
+        key.extend_from_slice(&[dtype as u8, layout.shape().rank() as u8]);
+        key.extend_from_slice(bytemuck::cast_slice(layout.shape()));
+        key.extend_from_slice(bytemuck::cast_slice(layout.strides()));
+        key.extend_from_slice(&layout.origin().to_ne_bytes());
+    }
+
     /// A row-major tensor.
     ///
     /// # Errors
@@ -188,6 +201,44 @@ impl dyn Operator {
         (self as &dyn Any).downcast_ref()
     }
 
+    /// Adds what it is to a key: its type and, as its `Debug` form lists them, its attributes.
+    pub fn identify(&self, key: &mut Vec<u8>) {
+        struct Text<'a>(&'a mut Vec<u8>);
+
+        impl fmt::Write for Text<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+        }
+
+        /// A type's number is a hash already.
+        #[derive(Default)]
+        struct Number(u64);
+
+        impl Hasher for Number {
+            fn finish(&self) -> u64 {
+                self.0
+            }
+
+            fn write(&mut self, bytes: &[u8]) {
+                bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+            }
+
+            fn write_u64(&mut self, number: u64) {
+                self.0 ^= number;
+            }
+        }
+
+        let mut number = Number::default();
+        self.type_id().hash(&mut number);
+        key.extend_from_slice(&number.finish().to_le_bytes());
+        // What is written into memory does not fail.
+        let _ = write!(Text(key), "{self:?}");
+        // No text has this byte: what follows begins here.
+        key.push(0xff);
+    }
+
     /// Whether both are operators of one type.
     pub fn is_like(&self, other: &dyn Operator) -> bool {
         self.type_id() == other.type_id()
@@ -195,7 +246,12 @@ impl dyn Operator {
 
     /// Whether both are the same operator with the same attributes, which its `Debug` form lists.
     pub fn is_same(&self, other: &dyn Operator) -> bool {
-        self.is_like(other) && format!("{self:?}") == format!("{other:?}")
+        let identity = |operator: &dyn Operator| {
+            let mut key = Vec::new();
+            operator.identify(&mut key);
+            key
+        };
+        self.is_like(other) && identity(self) == identity(other)
     }
 }
 

@@ -130,7 +130,7 @@ impl<A: Api> Encoder<A> {
         if let Some(rejections) = rejections.filter(|_| dispatch.pipeline.source().rejects()) {
             buffers.push(rejections.bind(dispatch.bindings.len() + usize::from(!dispatch.params.is_empty())));
         }
-        let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), dispatch.params.as_slice()));
+        let bytes = (!dispatch.params.is_empty()).then_some((dispatch.bindings.len(), &*dispatch.params));
         let threadgroup_memory = dispatch.threadgroup_memory.iter().enumerate().map(|(i, &bytes)| (metal.threadgroup_index(i), bytes)).collect();
         api.launch(
             commands,

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from elinvar._elinvar import TorchDecoder
-from elinvar.torch._register import stream_of
 from elinvar.torch._state import is_strict
 
 
 def _config(model: nn.Module) -> str:
-    config: Any = model.config
+    config: Any = getattr(model, "config", None)
+    if config is None:
+        raise ValueError(f"{type(model).__name__} has no configuration: a causal language model of Hugging Face's is expected")
     return json.dumps({**config.to_dict(), "architectures": [type(model).__name__]}, default=str)
 
 
@@ -39,10 +40,9 @@ class Decoder:
         tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
         self._tensors = {name: tensor if tensor.is_contiguous() else tensor.contiguous() for name, tensor in tensors.items()}
         self._places = self._state(model)
-        first = next(iter(self._tensors.values()))
         self.strict = is_strict() if strict is None else strict
         self.capacity = capacity
-        self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict, stream_of(first))
+        self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict)
 
     def generate(self, prompt: list[int], max_new_tokens: int, ends: list[int] | None = None) -> list[int]:
         """At most so many tokens after ``prompt``, up to the first of ``ends``, which is among them."""

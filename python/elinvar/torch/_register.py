@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elinvar._elinvar import TorchOperator, torch_operator
+from elinvar._elinvar import TorchFunction, TorchOperator, torch_operator
 
 LIBRARY = torch.library.Library("elinvar", "DEF")
 
 Output = tuple[Sequence[Any], torch.dtype]
+
+is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def _text(value: object) -> str:
@@ -30,33 +32,6 @@ def native(name: str, may_reject: bool = False, **attributes: object) -> TorchOp
 def like(x: Tensor, *_: Any) -> Output:
     """The shape and type of the first tensor."""
     return x.shape, x.dtype
-
-
-def _empty_like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def stream_of(tensor: Tensor) -> int:
-    """The stream that work on this tensor goes to."""
-    return torch._C._cuda_getCurrentRawStream(tensor.device.index) if tensor.is_cuda else 0
-
-
-_PLAIN = (Tensor, torch.nn.Parameter)
-_grads, _autocasts, _traces = torch.is_grad_enabled, torch.is_autocast_enabled, torch._C._is_tracing
-_modes, _functions, _transforms = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack, torch._C._functorch.peek_interpreter_stack
-
-
-def _is_plain(args: tuple[Any, ...]) -> bool:
-    """Whether these are tensors of the CPU or of a GPU, and no mode, transformation or autocast is at work."""
-    for x in args:
-        if isinstance(x, Tensor) and not (type(x) in _PLAIN and (x.is_cpu or x.is_cuda)):
-            return False
-    return not (_modes() or _functions() or _transforms() is not None or _autocasts("cpu") or _autocasts("cuda") or _traces())
-
-
-def _is_tracked(args: tuple[Any, ...]) -> bool:
-    """Whether a gradient is to be taken of what is computed from these."""
-    return _grads() and any(isinstance(x, Tensor) and x.requires_grad for x in args)
 
 
 class Operator:
@@ -87,9 +62,6 @@ class Operator:
         names = tensors.split()
         self.tensors = [name.rstrip("?") for name in names]
         self.count = len(names)
-        self.trained = [name in trained.split() for name in self.tensors]
-        self.saved = [name in saves.split() for name in self.tensors]
-        self.saves_result = "y" in saves.split()
         self.rows = [name in rows.split() for name in self.tensors]
         declared = [f"Tensor{'?' if name.endswith('?') else ''} {name.rstrip('?')}" for name in names]
         attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
@@ -100,74 +72,39 @@ class Operator:
         known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
         gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
-        self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
+        # A tensor, or a tuple of them where there are results beside it.
+        self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
-        self.direct: Callable[..., Any] = self._direct().apply
+        operands = [(name, name in trained.split(), name in saves.split()) for name in self.tensors]
+        empty = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
+        self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, empty, self.call, self.gradient)
+        forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
+        on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
+        self.native.track(on_tape.apply)
+        # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
+        self.now: Callable[..., Tensor] = self.native.now
         self._register(casts)
-
-    def _direct(self) -> type[torch.autograd.Function]:
-        operator = self
-
-        class Direct(torch.autograd.Function):
-            """The operator on PyTorch's tape, which its dispatcher would put it on in several times the time."""
-
-            @staticmethod
-            def forward(ctx: Any, *args: Any) -> Any:
-                found = operator.run(*args)
-                operator._save(ctx, args, found)
-                return found
-
-            @staticmethod
-            def backward(ctx: Any, *gradients: Any) -> Any:
-                return operator._backward(ctx, *gradients)
-
-        return Direct
 
     def _register(self, casts: bool) -> None:
         name, gradient = f"elinvar::{self.name}", f"elinvar::{self.name}_gradient"
         for key in ("CPU", "CUDA"):
-            LIBRARY.impl(self.name, self.run, key)
-            LIBRARY.impl(f"{self.name}_gradient", self.run_gradient, key)
+            LIBRARY.impl(self.name, self.native.run, key)
+            LIBRARY.impl(f"{self.name}_gradient", self.native.gradient, key)
             if casts:
                 LIBRARY.impl(self.name, self._autocast(key), f"Autocast{key}")
         torch.library.register_fake(name, self.fake, lib=LIBRARY)
         torch.library.register_fake(gradient, self.fake_gradient, lib=LIBRARY)
-        torch.library.register_autograd(name, self._backward, setup_context=self._save, lib=LIBRARY)
+        torch.library.register_autograd(name, self.native.backward, setup_context=self.native.save, lib=LIBRARY)
         torch.library.register_autograd(gradient, self._no_second, lib=LIBRARY)
         torch.library.register_vmap(name, self._vmap, lib=LIBRARY)
         torch.library.register_vmap(gradient, self._vmap_gradient, lib=LIBRARY)
 
-    def __call__(self, *args: Any) -> Tensor:
-        """The operator, past PyTorch's dispatcher where nothing in that has a say."""
-        if torch.compiler.is_compiling() or not _is_plain(args):
-            found = self.call(*args)
-        else:
-            found = self.direct(*args) if _is_tracked(args) else self.run(*args)
-        y: Tensor = found[0] if self.beside else found
-        return y
-
-    # Kernels.
-
-    def run(self, *args: Any) -> Any:
-        """The operator on tensors of the CPU or of one GPU."""
-        first = args[0]
-        found = [_empty_like(first)] if self.output is like and not self.beside else self._results(torch.empty, first.device, *args)
-        self.make(*args[self.count :]).apply(list(args[: self.count]), found, stream_of(first))
-        return tuple(found) if self.beside else found[0]
+    # Results.
 
     def _results(self, empty: Callable[..., Tensor], device: torch.device, *args: Any) -> list[Tensor]:
         shape, dtype = self.output(*args)
         y = empty(shape, dtype=dtype, device=device)
         return [y, *(empty(shape, dtype=torch.float32, device=device) for _ in range(self.beside))]
-
-    def run_gradient(self, *args: Any) -> list[Tensor]:
-        """The gradients of the wanted tensors, from all arguments, the result and its gradient."""
-        *given, dy, wanted = args
-        given, outputs = given[: -1 - self.beside], given[-1 - self.beside :]
-        inputs, first = given[: self.count], given[0]
-        into = [_empty_like(x) for x, is_wanted in zip(inputs, wanted) if is_wanted]
-        self.make(*given[self.count :]).gradient(inputs, outputs, [dy, *[None] * self.beside], list(wanted), into, stream_of(first))
-        return into
 
     def fake(self, *args: Any) -> Any:
         """Results without elements."""
@@ -177,36 +114,6 @@ class Operator:
     def fake_gradient(self, *args: Any) -> list[Tensor]:
         """Gradients without elements."""
         return [x.new_empty(x.shape) for x, is_wanted in zip(args, args[-1]) if is_wanted]
-
-    # Gradients.
-
-    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        y, *beside = output if self.beside else (output,)
-        ctx.mark_non_differentiable(*beside)
-        ctx.set_materialize_grads(False)
-        saved = [x if keep else None for x, keep in zip(inputs, self.saved)]
-        ctx.save_for_backward(*saved, *beside, y if self.saves_result else None)
-        # What is not read is described by a tensor of the same type and shape.
-        ctx.kinds = [None if keep or x is None else (x.shape, x.dtype) for x, keep in zip(inputs, self.saved)]
-        ctx.rest = inputs[self.count :]
-
-    def _backward(self, ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if dy is None:
-            return (None,) * (self.count + len(ctx.rest))
-        *inputs, y = ctx.saved_tensors
-        inputs, beside = inputs[: self.count], inputs[self.count :]
-        inputs = [
-            x if kind is None else (y if y is not None and (y.shape, y.dtype) == kind else dy.new_empty(kind[0], dtype=kind[1]))
-            for x, kind in zip(inputs, ctx.kinds)
-        ]
-        wanted = list(ctx.needs_input_grad[: self.count])
-        for name, is_wanted, is_trained in zip(self.tensors, wanted, self.trained):
-            if is_wanted and not is_trained:
-                raise NotImplementedError(f"elinvar::{self.name} has no gradient of {name}: detach it")
-        given = (*inputs, *ctx.rest, dy if y is None else y, *beside, dy)
-        is_plain = not torch.compiler.is_compiling() and _is_plain(given) and not _is_tracked(given)
-        found = iter((self.run_gradient if is_plain else self.gradient)(*given, wanted))
-        return *(next(found) if is_wanted else None for is_wanted in wanted), *(None for _ in ctx.rest)
 
     def _no_second(self, ctx: Any, *_: Any) -> Any:
         raise NotImplementedError(f"elinvar::{self.name} has no second gradient: its first is not differentiable")

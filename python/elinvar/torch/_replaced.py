@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elinvar.torch._register import native, stream_of
+from elinvar.torch._register import native
 
 aten = torch.ops.aten
 REPLACED: dict[Any, Callable[..., Any]] = {}
@@ -26,7 +26,7 @@ def apply(name: str, inputs: Sequence[Tensor | None], shape: Sequence[int], dtyp
     """An operator of the library's with one result."""
     first = next(x for x in inputs if x is not None)
     y = torch.empty(shape, dtype=dtype, device=first.device)
-    native(name, **attributes).apply(list(inputs), [y], stream_of(first))
+    native(name, **attributes).apply(list(inputs), [y])
     return y
 
 
@@ -90,7 +90,7 @@ def _pow(x: Tensor, exponent: float) -> Tensor:
 
 def _gradient(name: str, inputs: list[Tensor | None], y: Tensor, dy: Tensor, wanted: list[bool], **attributes: object) -> list[Tensor]:
     into = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x, is_wanted in zip(inputs, wanted) if is_wanted and x is not None]
-    native(name, **attributes).gradient(inputs, [y], [dy], wanted, into, stream_of(dy))
+    native(name, **attributes).gradient(inputs, [y], [dy], wanted, into)
     return into
 
 
@@ -224,7 +224,7 @@ def _layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Te
     kept = [*x.shape[: x.dim() - len(shape)], *[1] * len(shape)]
     mean, inverse = (torch.empty(kept, dtype=torch.float32, device=x.device) for _ in range(2))
     operator = native("layer_norm", axis=-len(shape), epsilon=eps, statistics=True)
-    operator.apply([x, weight, bias], [y, mean, inverse], stream_of(x))
+    operator.apply([x, weight, bias], [y, mean, inverse])
     return y, mean, inverse
 
 

@@ -23,6 +23,7 @@ from elinvar.torch._operators import (
     SUM,
     SWIGLU,
 )
+from elinvar.torch._register import is_compiling
 from elinvar.torch._state import is_strict
 
 __all__ = [
@@ -46,55 +47,55 @@ __all__ = [
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """``x / sqrt(mean(x²) + eps) · weight`` over the last axis: ``x [..., n]``, ``weight [n]``, of types of their own. Rounded once, to the type of x."""
-    return RMS_NORM(x, weight, eps)
+    return (RMS_NORM.call if is_compiling() else RMS_NORM.now)(x, weight, eps)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """``(x - mean) / sqrt(var + eps) · weight + bias`` over the last axis: ``x [..., n]``, ``weight`` and ``bias`` ``[n]``, of one type."""
-    return LAYER_NORM(x, weight, bias, eps)
+    return (LAYER_NORM.call if is_compiling() else LAYER_NORM.now)(x, weight, bias, eps)
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
     """The softmax along ``dim``."""
-    return SOFTMAX(x, dim)
+    return (SOFTMAX.call if is_compiling() else SOFTMAX.now)(x, dim)
 
 
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """The logarithm of the softmax along ``dim``."""
-    return LOG_SOFTMAX(x, dim)
+    return (LOG_SOFTMAX.call if is_compiling() else LOG_SOFTMAX.now)(x, dim)
 
 
 def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
     """Rotary position embedding of ``x [batch, heads, tokens, d]`` by ``cos`` and ``sin`` ``[batch, tokens, d / 2]``; pairs of neighbours where
     ``interleaved``, else elements half a head apart. No gradient flows to the tables."""
-    return ROPE(x, cos, sin, interleaved)
+    return (ROPE.call if is_compiling() else ROPE.now)(x, cos, sin, interleaved)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """``silu(gate) · up``."""
-    return SWIGLU(gate, up)
+    return (SWIGLU.call if is_compiling() else SWIGLU.now)(gate, up)
 
 
 def silu(x: Tensor) -> Tensor:
     """``x · sigmoid(x)``."""
-    return SILU(x)
+    return (SILU.call if is_compiling() else SILU.now)(x)
 
 
 def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """The Gaussian error linear unit, or its approximation by ``tanh``."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate is {approximate!r}: 'none' or 'tanh' is expected")
-    return GELU(x, approximate == "tanh")
+    return (GELU.call if is_compiling() else GELU.now)(x, approximate == "tanh")
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x weightᵀ + bias``: ``x [..., k]``, ``weight [n, k]``, ``bias [n]``. Strict inside :func:`elinvar.torch.strict`, else fast."""
-    return LINEAR(x, weight, bias, is_strict())
+    return (LINEAR.call if is_compiling() else LINEAR.now)(x, weight, bias, is_strict())
 
 
 def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """A linear layer with a low-rank adapter, ``x weightᵀ + bias + scale · (x aᵀ) bᵀ``: ``a [r, k]``, ``b [n, r]``."""
-    return LORA_LINEAR(x, weight, a, b, bias, scale, is_strict())
+    return (LORA_LINEAR.call if is_compiling() else LORA_LINEAR.now)(x, weight, a, b, bias, scale, is_strict())
 
 
 def attention(
@@ -117,20 +118,27 @@ def attention(
     ``c · tanh(s / c)``. The result is ``[batch, heads, queries, d]``, or ``[batch, queries, heads, d]`` with ``tokens_first``; a query that attends no key
     gives zeros. No gradient flows to the mask.
     """
+    if not q.dim() == k.dim() == v.dim() == 4:
+        shapes = ", ".join(str(list(x.shape)) for x in (q, k, v))
+        raise ValueError(f"attention: q, k and v have shapes {shapes}: each is [batch, heads, tokens, d]")
     near = [x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)]
     offset = k.shape[2] - q.shape[2] if causal or window is not None else 0
-    return ATTENTION(*near, mask, scale, causal, offset, window, softcap, tokens_first, is_strict())
+    return (ATTENTION.call if is_compiling() else ATTENTION.now)(*near, mask, scale, causal, offset, window, softcap, tokens_first, is_strict())
 
 
 def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     """Rows of ``weight [n, ...]`` by index. The gradient of a row is the sum over its places in their order, so it has the same bits every time."""
-    return EMBEDDING(weight, indices)
+    return (EMBEDDING.call if is_compiling() else EMBEDDING.now)(weight, indices)
 
 
 def sum(x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False) -> Tensor:
     """The sum along axes, or of all elements, in the library's order: the same bits on every device."""
     axes = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    return SUM(x, axes, keepdim)
+    return (SUM.call if is_compiling() else SUM.now)(x, axes, keepdim)
+
+
+def _losses(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    return (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)[0]
 
 
 def _mean(losses: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:
@@ -149,7 +157,7 @@ def cross_entropy(
 
     Unlike PyTorch's, the classes are on the last axis, whatever the rank, and the loss is f32.
     """
-    return _mean(CROSS_ENTROPY(logits, targets, ignore_index), targets, ignore_index, reduction)
+    return _mean(_losses(logits, targets, ignore_index), targets, ignore_index, reduction)
 
 
 def linear_cross_entropy(
@@ -165,7 +173,7 @@ def linear_cross_entropy(
     rows, flat = x.reshape(-1, x.shape[-1]), targets.reshape(-1)
 
     def losses(rows: Tensor, flat: Tensor) -> Tensor:
-        return CROSS_ENTROPY(linear(rows, weight), flat, ignore_index)
+        return _losses(linear(rows, weight), flat, ignore_index)
 
     if rows.shape[0] <= chunk:
         found = losses(rows, flat)

@@ -45,6 +45,10 @@ fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Other<'py>>> {
         let is_bool = object.is_instance_of::<PyBool>();
         return scalar(object).map(|number| Some(Other::Number(number, is_bool)));
     }
+    // NumPy's arrays and PyTorch's tensors: without this Python would report what they tried.
+    if object.hasattr(intern!(object.py(), "__dlpack__"))? {
+        return Err(PyTypeError::new_err(format!("an elinvar.Tensor and {}: make a tensor of it first, with executor.tensor", object.get_type())));
+    }
     Ok(None)
 }
 
@@ -84,13 +88,13 @@ impl Tensor {
         let made = match with {
             Other::Tensor(with) => {
                 let dtype = checked(promote::types(self.dtype(), with.dtype())?, takes, what)?;
-                self.context.call(py, [self, &with], |[a, b]| {
+                self.context.operate(py, [self, &with], |[a, b]| {
                     if a.dtype() == dtype && b.dtype() == dtype { run(a, b) } else { run(&cast(a, dtype)?, &cast(b, dtype)?) }
                 })?
             }
             Other::Number(number, is_bool) => {
                 let dtype = checked(promote::with_scalar(self.dtype(), number, is_bool), takes, what)?;
-                self.context.call(py, [self], |[x]| {
+                self.context.operate(py, [self], |[x]| {
                     let x = cast(x, dtype)?;
                     if dtype.is_float()
                         && !is_reversed

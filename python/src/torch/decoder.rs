@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar::{Executor, HostMemory, Precision, Result, Tensor, Turns};
+use elinvar::{DType, Executor, HostMemory, Layout, Precision, Result, Tensor, Turns};
 use elinvar_llm::{Config, Model, Session};
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pymethods};
 
-use super::{Call, Described, Place, known};
+use super::{Call, Known, Place};
 use crate::errors::raise;
 
 /// Generates text with the parameters of a model of PyTorch's.
@@ -20,18 +20,26 @@ pub(crate) struct TorchDecoder {
     session: Mutex<Session>,
 }
 
-/// Memory of a tensor on the CPU, which it holds.
+/// A tensor, which is held, and what is known of it.
 struct Held {
-    described: Described,
-    _tensor: Py<PyAny>,
+    dtype: DType,
+    layout: Layout,
+    address: usize,
+    tensor: Py<PyAny>,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        self.layout.span().end * self.dtype.size()
+    }
 }
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
-        match self.described.address {
+        match self.address {
             0 => &[],
-            // SAFETY: the tensor is held, and so is its memory.
-            address => unsafe { slice::from_raw_parts(address as *const u8, self.described.bytes()) },
+            // SAFETY: the tensor, which is on the CPU, is held, and so is its memory.
+            address => unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) },
         }
     }
 }
@@ -41,18 +49,26 @@ impl TorchDecoder {
     /// Of a configuration, the text of a `config.json`, and contiguous tensors by the names of its checkpoint, all on one device; for texts of at most
     /// `capacity` tokens. The tensors must not change while it lives.
     #[new]
-    #[pyo3(signature = (config, tensors, capacity, strict=false, stream=0))]
-    fn new(py: Python<'_>, config: &str, tensors: Vec<(String, Bound<'_, PyAny>)>, capacity: usize, strict: bool, stream: usize) -> PyResult<Self> {
-        let mut call = Call { place: None, stream };
-        let described = tensors.iter().map(|(name, tensor)| Ok((name.clone(), call.describe(py, tensor)?, tensor.clone().unbind())));
-        let described = described.collect::<PyResult<Vec<_>>>()?;
-        let place = call.place();
+    #[pyo3(signature = (config, tensors, capacity, strict=false))]
+    fn new(py: Python<'_>, config: &str, tensors: Vec<(String, Bound<'_, PyAny>)>, capacity: usize, strict: bool) -> PyResult<Self> {
+        let mut call = Call::default();
+        call.add_all(tensors.iter().map(|(_, tensor)| Some(tensor)))?;
+        let described = call.operands().map_err(raise)?.into_iter().flatten().zip(call.addresses());
+        let held = |((dtype, layout), address): ((DType, Layout), &usize), tensor: Bound<'_, PyAny>| Held {
+            dtype,
+            layout,
+            address: *address,
+            tensor: tensor.unbind(),
+        };
+        let tensors: Vec<_> = described.zip(tensors).map(|(described, (name, tensor))| (name, held(described, tensor))).collect();
+        let place = call.place(py)?;
         let make = || -> Result<Self> {
             let precision = if strict { Precision::Strict } else { Precision::Fast };
-            let turns = known(place)?.turns;
+            let known = Known::of(place)?;
+            let turns = &known.turns;
             let turns = turns.with(turns.executor().with_precision(precision));
             let session = turns.take(|executor| {
-                let tensors = described.into_iter().map(|(name, described, tensor)| Ok((name, adopt(executor, place, described, tensor)?)));
+                let tensors = tensors.into_iter().map(|(name, held)| Ok((name, adopt(executor, place, held)?)));
                 let tensors = tensors.collect::<Result<HashMap<_, _>>>()?;
                 let config = Config::parse(config)?;
                 let dtype = tensors.values().next().map_or(elinvar::DType::F32, Tensor::dtype);
@@ -109,21 +125,25 @@ impl TorchDecoder {
     }
 }
 
-fn adopt(executor: &Executor, place: Place, described: Described, tensor: Py<PyAny>) -> Result<Tensor> {
+fn adopt(executor: &Executor, place: Place, held: Held) -> Result<Tensor> {
     match place {
-        Place::Cpu => executor.adopt_strided(described.dtype, &described.layout, HostMemory::new(Arc::new(Held { described, _tensor: tensor }))),
-        Place::Cuda { .. } => adopt_on_gpu(executor, described, tensor),
+        Place::Cpu => {
+            let (dtype, layout) = (held.dtype, held.layout);
+            executor.adopt_strided(dtype, &layout, HostMemory::new(Arc::new(held)))
+        }
+        Place::Cuda { .. } => adopt_on_gpu(executor, held),
     }
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn adopt_on_gpu(executor: &Executor, described: Described, tensor: Py<PyAny>) -> Result<Tensor> {
+fn adopt_on_gpu(executor: &Executor, held: Held) -> Result<Tensor> {
+    let bytes = held.bytes();
     // SAFETY: the tensor is held, and so is its memory, which PyTorch frees in the order of the stream.
-    let memory = unsafe { elinvar_cuda::CudaBackend::lend(described.address as u64, described.bytes(), true, Arc::new(tensor)) };
-    executor.adopt_raw(described.dtype, &described.layout, memory)
+    let memory = unsafe { elinvar_cuda::CudaBackend::lend(held.address as u64, bytes, true, Arc::new(held.tensor)) };
+    executor.adopt_raw(held.dtype, &held.layout, memory)
 }
 
 #[cfg(target_vendor = "apple")]
-fn adopt_on_gpu(_: &Executor, _: Described, _: Py<PyAny>) -> Result<Tensor> {
+fn adopt_on_gpu(_: &Executor, _: Held) -> Result<Tensor> {
     Err(elinvar::Error::internal("a tensor of a device that is not there"))
 }

@@ -1,31 +1,26 @@
 //! PyTorch's tensors, read and written where they lie: an operator, or its gradient, over them in the order of the caller's stream.
 
 mod decoder;
+mod described;
+mod function;
 mod recorded;
 mod region;
 
 use std::{
     collections::VecDeque,
     env,
-    ptr::NonNull,
-    slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use elinvar::{
-    BackendType, Completion, DType, Error, Executor, HostMemory, HostMemoryMut, Layout, Operator, Result, Shape, Tensor, Turns, Workspace,
-    kernels::registry,
-};
-use pyo3::{
-    Bound, Py, PyAny, PyResult, Python, intern, pyclass, pyfunction, pymethods,
-    sync::PyOnceLock,
-    types::{PyAnyMethods, PyTuple, PyTupleMethods},
-};
+use elinvar::{BackendType, Completion, Executor, Operator, Result, Tensor, Turns, Workspace, kernels::registry};
+use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
 
 use crate::{errors::raise, fork};
 
 pub(crate) use decoder::TorchDecoder;
-use recorded::{Calls, Key};
+use described::Call;
+pub(crate) use function::TorchFunction;
+use recorded::Calls;
 pub(crate) use region::TorchRegion;
 
 /// Where a call's tensors lie.
@@ -40,13 +35,12 @@ enum Place {
 }
 
 /// What is known of a place.
-#[derive(Clone)]
 struct Known {
     turns: Turns,
     /// Memory that its recordings share.
-    workspace: Arc<Mutex<Workspace>>,
+    workspace: Mutex<Workspace>,
     /// Calls that may reject values, and have not been looked at since.
-    rejecting: Arc<Mutex<VecDeque<Completion>>>,
+    rejecting: Mutex<VecDeque<Completion>>,
     /// Whether a call waits to see what it rejects: on a CPU, and where PyTorch's own calls wait.
     is_blocking: bool,
 }
@@ -57,7 +51,19 @@ impl Known {
             Place::Cpu => (Executor::new_with_backend(BackendType::Cpu)?, true),
             Place::Cuda { ordinal, stream } => (on_stream(ordinal, stream)?, env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value == "1")),
         };
-        Ok(Self { turns: Turns::new(executor), workspace: Arc::default(), rejecting: Arc::default(), is_blocking })
+        Ok(Self { turns: Turns::new(executor), workspace: Mutex::default(), rejecting: Mutex::default(), is_blocking })
+    }
+
+    /// Of a place. What a process that this one was forked from knew is left as it is.
+    fn of(place: Place) -> Result<Arc<Self>> {
+        let process = fork::generation();
+        let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
+            return Ok(known.clone());
+        }
+        let known = Arc::new(Self::new(place)?);
+        all.push((process, place, known.clone()));
+        Ok(known)
     }
 
     fn rejecting(&self) -> MutexGuard<'_, VecDeque<Completion>> {
@@ -74,19 +80,7 @@ impl Known {
 }
 
 /// All places that each process has used.
-static KNOWN: Mutex<Vec<(u32, Place, Known)>> = Mutex::new(Vec::new());
-
-/// What is known of a place. What a process that this one was forked from knew is left as it is.
-fn known(place: Place) -> Result<Known> {
-    let process = fork::generation();
-    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., known)) = all.iter().find(|(made, where_, _)| (*made, *where_) == (process, place)) {
-        return Ok(known.clone());
-    }
-    let known = Known::new(place)?;
-    all.push((process, place, known.clone()));
-    Ok(known)
-}
+static KNOWN: Mutex<Vec<(u32, Place, Arc<Known>)>> = Mutex::new(Vec::new());
 
 /// Waits for the calls on GPUs that may reject values, and reports the first that did.
 #[pyfunction]
@@ -108,141 +102,23 @@ fn on_stream(_: usize, _: usize) -> Result<Executor> {
     Err(Error::device_unavailable("tensors on NVIDIA's GPUs: this system has none"))
 }
 
-/// A tensor of PyTorch's, as it describes itself.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Described {
-    address: usize,
-    dtype: DType,
-    layout: Layout,
-}
-
-impl Described {
-    /// Bytes from its first element to behind its last.
-    fn bytes(&self) -> usize {
-        self.layout.span().end * self.dtype.size()
-    }
-
-    /// A tensor of its memory.
-    ///
-    /// # Safety
-    /// Whenever the tensor is used, the memory is there, nothing else writes to it, and nothing else reads it unless it is read-only.
-    unsafe fn adopt(&self, executor: &Executor, place: Place, is_read_only: bool) -> Result<Tensor> {
-        let Self { address, dtype, layout } = *self;
-        match place {
-            Place::Cpu if is_read_only => {
-                // SAFETY: as the caller promises.
-                let bytes: &'static [u8] = if address == 0 { &[] } else { unsafe { slice::from_raw_parts(address as *const u8, self.bytes()) } };
-                executor.adopt_strided(dtype, &layout, HostMemory::new(Arc::new(bytes)))
-            }
-            Place::Cpu => {
-                let pointer = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
-                // SAFETY: as the caller promises.
-                executor.adopt_mut(dtype, layout.shape(), unsafe { HostMemoryMut::new(pointer, self.bytes(), Arc::new(())) })
-            }
-            Place::Cuda { .. } => self.adopt_on_gpu(executor, is_read_only),
-        }
-    }
-
-    #[cfg(not(target_vendor = "apple"))]
-    fn adopt_on_gpu(&self, executor: &Executor, is_read_only: bool) -> Result<Tensor> {
-        // SAFETY: as in `adopt`.
-        let memory = unsafe { elinvar_cuda::CudaBackend::lend(self.address as u64, self.bytes(), is_read_only, Arc::new(())) };
-        executor.adopt_raw(self.dtype, &self.layout, memory)
-    }
-
-    #[cfg(target_vendor = "apple")]
-    fn adopt_on_gpu(&self, _: &Executor, _: bool) -> Result<Tensor> {
-        Err(Error::internal("a tensor of a device that is not there"))
-    }
-}
-
-/// PyTorch's types by the address of their only object.
-fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
-    static TYPES: PyOnceLock<Vec<(Py<PyAny>, DType)>> = PyOnceLock::new();
-    let types = TYPES.get_or_try_init(py, || {
-        let torch = py.import("torch")?;
-        let name = |dtype: DType| match dtype {
-            DType::F32 => "float32",
-            DType::F16 => "float16",
-            DType::BF16 => "bfloat16",
-            DType::F64 => "float64",
-            DType::I8 => "int8",
-            DType::I16 => "int16",
-            DType::I32 => "int32",
-            DType::I64 => "int64",
-            DType::U8 => "uint8",
-            DType::U16 => "uint16",
-            DType::U32 => "uint32",
-            DType::U64 => "uint64",
-            DType::Bool => "bool",
-        };
-        let all = DType::ALL.iter().filter_map(|&dtype| torch.getattr(name(dtype)).ok().map(|object| Ok((object.unbind(), dtype))));
-        all.collect::<PyResult<Vec<_>>>()
-    })?;
-    let found = types.iter().find(|(object, _)| object.is(dtype)).map(|(_, dtype)| *dtype);
-    found.ok_or_else(|| raise(Error::invalid_argument(format!("a tensor of {dtype}: cast it to float32, float16 or bfloat16 first"))))
-}
-
-/// A call's tensors: what they say of themselves, and where all of them are.
-struct Call {
-    place: Option<i64>,
-    stream: usize,
-}
-
-impl Call {
-    fn describe(&mut self, py: Python<'_>, tensor: &Bound<'_, PyAny>) -> PyResult<Described> {
-        let ordinal: i64 = tensor.call_method0(intern!(py, "get_device"))?.extract()?;
-        match self.place {
-            Some(place) if place != ordinal => {
-                let name = |ordinal: i64| if ordinal < 0 { "the CPU".to_owned() } else { format!("GPU {ordinal}") };
-                let message = format!("tensors on {} and on {}: move them to one device", name(place), name(ordinal));
-                return Err(raise(Error::invalid_argument(message)));
-            }
-            Some(_) => {}
-            None => self.place = Some(ordinal),
-        }
-        let dtype = dtype_of(py, &tensor.getattr(intern!(py, "dtype"))?)?;
-        let shape = tensor.getattr(intern!(py, "shape"))?;
-        let shape = shape.cast::<PyTuple>()?.iter_borrowed().map(|extent| extent.extract()).collect::<PyResult<Vec<usize>>>()?;
-        let strides = tensor.call_method0(intern!(py, "stride"))?;
-        let strides = strides.cast::<PyTuple>()?.iter_borrowed().map(|stride| stride.extract()).collect::<PyResult<Vec<isize>>>()?;
-        let address = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-        let layout = Shape::new(&shape).and_then(|shape| Layout::strided(shape, &strides, 0)).map_err(raise)?;
-        Ok(Described { address, dtype, layout })
-    }
-
-    fn all(&mut self, py: Python<'_>, tensors: &[Option<Bound<'_, PyAny>>]) -> PyResult<Vec<Option<Described>>> {
-        tensors.iter().map(|tensor| tensor.as_ref().map(|tensor| self.describe(py, tensor)).transpose()).collect()
-    }
-
-    fn given(&mut self, py: Python<'_>, tensors: &[Bound<'_, PyAny>]) -> PyResult<Vec<Described>> {
-        tensors.iter().map(|tensor| self.describe(py, tensor)).collect()
-    }
-
-    fn place(&self) -> Place {
-        match self.place.map(usize::try_from) {
-            Some(Ok(ordinal)) => Place::Cuda { ordinal, stream: self.stream },
-            Some(Err(_)) | None => Place::Cpu,
-        }
-    }
-}
-
-/// Makes a call, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and what it writes.
+/// Makes a call whose last tensors are written, so many, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and
+/// what it writes.
 fn perform(
     py: Python<'_>,
-    call: &Call,
-    calls: &Calls,
-    may_reject: bool,
-    (reads, writes, wanted): (Vec<Option<Described>>, Vec<Described>, Vec<bool>),
-    body: impl Fn(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send + Sync,
+    mut call: Call,
+    written: usize,
+    (calls, may_reject): (&Calls, bool),
+    body: impl FnOnce(&Executor, &[Option<Tensor>], &[Tensor]) -> Result<()> + Send,
 ) -> PyResult<()> {
-    let key = Key { place: call.place(), process: fork::generation(), reads, writes, wanted };
-    let work = || {
-        let known = known(key.place)?;
-        known.report(false)?;
-        known.turns.take(|executor| calls.make(executor, &known, &key, may_reject, body))
+    let place = call.place(py)?;
+    let [ordinal, stream] = match place {
+        Place::Cpu => [usize::MAX, 0],
+        Place::Cuda { ordinal, stream } => [ordinal, stream],
     };
-    py.detach(work).map_err(raise)
+    call.mark([call.count(), written, fork::generation() as usize, ordinal, stream].into_iter().flat_map(usize::to_ne_bytes));
+    let short = calls.make_short(place, &call, may_reject);
+    short.unwrap_or_else(|| py.detach(|| calls.make(place, &call, written, may_reject, body))).map_err(raise)
 }
 
 /// An operator with its attributes, for tensors of PyTorch's.
@@ -254,15 +130,10 @@ pub(crate) struct TorchOperator {
     gradients: Calls,
 }
 
-#[pymethods]
 impl TorchOperator {
-    /// Writes the results of the operator on `inputs` to `outputs`, contiguous tensors of their shapes that nothing else uses. All are on the CPU or on one
-    /// GPU of NVIDIA's, where the work follows in the order of `stream`.
-    #[pyo3(signature = (inputs, outputs, stream=0))]
-    fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>, stream: usize) -> PyResult<()> {
-        let mut call = Call { place: None, stream };
-        let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
-        perform(py, &call, &self.calls, self.may_reject, tensors, |executor, reads, writes| {
+    /// Writes the results of the operator to the call's last tensors, so many.
+    fn compute(&self, py: Python<'_>, call: Call, written: usize) -> PyResult<()> {
+        perform(py, call, written, (&self.calls, self.may_reject), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             // Its error has no place in a recording, for there is but one operator.
             self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
@@ -270,9 +141,28 @@ impl TorchOperator {
         })
     }
 
+    /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
+    fn differentiate(&self, py: Python<'_>, mut call: Call, (inputs, outputs): (usize, usize), written: usize, wanted: &[bool]) -> PyResult<()> {
+        call.mark(wanted.iter().map(|wanted| u8::from(*wanted)));
+        perform(py, call, written, (&self.gradients, false), |executor, reads, writes| {
+            let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
+            let (results, into): (Vec<_>, Vec<_>) = (reads[inputs..inputs + outputs].iter().flatten().collect(), writes.iter().collect());
+            executor.gradient(&*self.operator, &taken[..inputs], &results, &taken[inputs + outputs..], wanted, &into).map(drop)
+        })
+    }
+}
+
+#[pymethods]
+impl TorchOperator {
+    /// Writes the results of the operator on `inputs` to `outputs`, contiguous tensors of their shapes that nothing else uses. All are on the CPU or on one
+    /// GPU of NVIDIA's, where the work follows in the order of PyTorch's current stream.
+    fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let mut call = Call::default();
+        call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
+        self.compute(py, call, outputs.len())
+    }
+
     /// Writes the gradients of the wanted inputs to `into`, in their order, from the operator's inputs and outputs and the gradients of those.
-    #[pyo3(signature = (inputs, outputs, upstream, wanted, into, stream=0))]
-    #[allow(clippy::too_many_arguments, reason = "what a gradient is of")]
     fn gradient(
         &self,
         py: Python<'_>,
@@ -281,19 +171,11 @@ impl TorchOperator {
         upstream: Vec<Option<Bound<'_, PyAny>>>,
         wanted: Vec<bool>,
         into: Vec<Bound<'_, PyAny>>,
-        stream: usize,
     ) -> PyResult<()> {
-        let mut call = Call { place: None, stream };
-        let mut reads = call.all(py, &inputs)?;
-        reads.extend(call.given(py, &outputs)?.into_iter().map(Some));
-        reads.extend(call.all(py, &upstream)?);
-        let (first, last) = (inputs.len(), inputs.len() + outputs.len());
-        let tensors = (reads, call.given(py, &into)?, wanted.clone());
-        perform(py, &call, &self.gradients, false, tensors, |executor, reads, writes| {
-            let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
-            let (outputs, into): (Vec<_>, Vec<_>) = (reads[first..last].iter().flatten().collect(), writes.iter().collect());
-            executor.gradient(&*self.operator, &taken[..first], &outputs, &taken[last..], &wanted, &into).map(drop)
-        })
+        let mut call = Call::default();
+        let read = inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)).chain(upstream.iter().map(Option::as_ref));
+        call.add_all(read.chain(into.iter().map(Some)))?;
+        self.differentiate(py, call, (inputs.len(), outputs.len()), into.len(), &wanted)
     }
 
     fn __repr__(&self) -> String {

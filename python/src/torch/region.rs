@@ -40,15 +40,14 @@ impl TorchRegion {
     }
 
     /// Writes its results on `inputs` to `outputs`, as an operator does.
-    #[pyo3(signature = (inputs, outputs, stream=0))]
-    fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>, stream: usize) -> PyResult<()> {
+    fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         if (inputs.len(), outputs.len()) != (self.inputs, self.results.len()) {
             let (given, wanted) = (format!("{} and {}", inputs.len(), outputs.len()), format!("{} and {}", self.inputs, self.results.len()));
             return Err(raise(Error::invalid_argument(format!("a region of {wanted} inputs and outputs got {given}"))));
         }
-        let mut call = Call { place: None, stream };
-        let tensors = (call.all(py, &inputs)?, call.given(py, &outputs)?, Vec::new());
-        perform(py, &call, &self.calls, false, tensors, |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
+        let mut call = Call::default();
+        call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
+        perform(py, call, outputs.len(), (&self.calls, false), |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
     }
 
     fn __len__(&self) -> usize {

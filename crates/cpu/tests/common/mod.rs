@@ -22,7 +22,7 @@ pub(crate) fn list(device: &Device, operator: &'static str, host: HostKernel, bu
     let dispatch = Dispatch {
         pipeline,
         bindings,
-        params: Vec::new(),
+        params: [].into(),
         grid: Grid::Threadgroups(one.0),
         threadgroup: one,
         threadgroup_memory: Vec::new(),

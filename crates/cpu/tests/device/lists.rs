@@ -147,7 +147,7 @@ fn adopted_memory_is_read_in_place() {
     let dispatch = Dispatch {
         pipeline,
         bindings,
-        params: Vec::new(),
+        params: [].into(),
         grid: Grid::Threadgroups(one.0),
         threadgroup: one,
         threadgroup_memory: Vec::new(),
@@ -179,7 +179,7 @@ fn kernels_run_over_threads_that_threadgroups_divide() {
         let (pipeline, bindings, threadgroup) = (pipeline.clone(), vec![Some(buffer.bind(0, 8).unwrap())], Extent::linear(4));
         let grid = Grid::Threads([threads, 1, 1]);
         let dispatch =
-            Dispatch { pipeline, bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new(), work: Default::default() };
+            Dispatch { pipeline, bindings, params: [].into(), grid, threadgroup, threadgroup_memory: Vec::new(), work: Default::default() };
         let mut list = ListBuilder::new();
         list.dispatch(dispatch, device.properties()).unwrap();
         device.submit(&list.finish()).unwrap().wait()

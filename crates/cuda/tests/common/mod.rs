@@ -60,7 +60,7 @@ pub(crate) fn over(device: &Device, kernel: &Arc<KernelSource>, buffer: &elinvar
     Dispatch {
         pipeline: device.pipeline(kernel).unwrap(),
         bindings: vec![Some(buffer.bind(0, buffer.bytes()).unwrap())],
-        params: Vec::new(),
+        params: [].into(),
         grid: Grid::Threadgroups([threads.div_ceil(64), 1, 1]),
         threadgroup: Extent::linear(64),
         threadgroup_memory: Vec::new(),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Binding, Completion, Error, ListBuilder, Result};
-use elinvar_kernels::{Operator, Plan, TensorInfo, copy::Copy, encode, plan_for};
+use elinvar_core::{Completion, Error, ListBuilder, Result};
+use elinvar_kernels::{Operator, TensorInfo, copy::Copy};
 
 use super::{
-    byte_size,
+    calls::Call,
     types::{checked_types, infos},
 };
 use crate::{
@@ -135,40 +135,46 @@ impl Executor {
             inputs[index] = Some(&copy);
             return self.launch_on(recorder, operator, &inputs, into);
         }
-        let infos = infos(inputs);
-        let types = checked_types(&**operator, &infos)?;
-        if let Some(targets) = into {
-            check_targets(&types, inputs, targets)?;
+        if let Some(recorder) = recorder {
+            let types = checked_types(&**operator, &infos(inputs))?;
+            check_targets(&types, inputs, into)?;
+            return recorder.operator(self, operator.clone(), inputs, &types, into);
         }
-        match recorder {
-            Some(recorder) => recorder.operator(self, operator.clone(), inputs, &types, into),
-            None => self.run(&plan_for(&**operator, &infos, &types, &self.device)?, inputs, &types, into),
-        }
+        let call = self.call(&**operator, inputs)?;
+        check_targets(&call.types, inputs, into)?;
+        self.run(&call, inputs, into)
     }
 
-    /// Submits the plan of one operator.
-    fn run(&self, plan: &Plan, inputs: &[Option<&Tensor>], types: &[TensorInfo], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
-        let bindings = inputs.iter().map(|tensor| tensor.map(Tensor::binding).transpose()).collect::<Result<Vec<_>>>()?;
-        let targets = match into {
-            Some(targets) => targets.iter().map(|target| target.binding()).collect::<Result<Vec<_>>>()?,
-            None => {
-                let target = |info: &TensorInfo| -> Result<Binding> {
-                    let bytes = byte_size(info.dtype, info.shape())?;
-                    self.device.allocate(bytes)?.bind(0, bytes)
-                };
-                types.iter().map(target).collect::<Result<_>>()?
+    /// Submits a call's commands over these tensors.
+    fn run(&self, call: &Call, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+        let allocate = |bytes| self.device.allocate(bytes)?.bind(0, bytes);
+        let mut given = Vec::with_capacity(call.places.len());
+        for input in inputs.iter().copied().flatten() {
+            given.push(input.binding()?);
+        }
+        let mut outputs = Vec::new();
+        match into {
+            Some(targets) => {
+                for target in targets {
+                    given.push(target.binding()?);
+                }
             }
-        };
-        let mut list = ListBuilder::new();
-        encode(plan, &bindings, &targets, &self.device, &mut list, |bytes| self.device.allocate(bytes))?;
-        if !list.is_empty() {
-            self.device.submit(&list.finish())?;
+            None => {
+                outputs.reserve_exact(call.types.len());
+                for info in &call.types {
+                    let made = allocate(info.bytes())?;
+                    outputs.push(Tensor::new(self, TensorMemory::new(made.buffer().clone()), info.dtype, info.layout));
+                    given.push(made);
+                }
+            }
         }
-        if into.is_some() {
-            return Ok(Vec::new());
+        for &bytes in &call.scratch {
+            given.push(allocate(bytes)?);
         }
-        let output = |(info, target): (&TensorInfo, &Binding)| Tensor::new(self, TensorMemory::new(target.buffer().clone()), info.dtype, info.layout);
-        Ok(types.iter().zip(&targets).map(output).collect())
+        if !call.list.commands().is_empty() {
+            self.device.submit(&call.list.over(&call.places, &given)?)?;
+        }
+        Ok(outputs)
     }
 
     /// Runs a dispatch over these buffers, or records it.
@@ -224,8 +230,9 @@ pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
     }
 }
 
-/// Whether results of these types can go to these tensors.
-fn check_targets(types: &[TensorInfo], inputs: &[Option<&Tensor>], targets: &[&Tensor]) -> Result<()> {
+/// Whether results of these types can go to these tensors, if some are given.
+fn check_targets(types: &[TensorInfo], inputs: &[Option<&Tensor>], targets: Option<&[&Tensor]>) -> Result<()> {
+    let Some(targets) = targets else { return Ok(()) };
     if types.len() != targets.len() {
         return Err(Error::invalid_argument(format!("{} tensors are given for {} results", targets.len(), types.len())));
     }

@@ -1,3 +1,4 @@
+mod calls;
 mod choice;
 mod launch;
 mod types;

@@ -24,7 +24,7 @@ pub(super) fn encode(
     device: &Device,
     workspace: Option<&mut Workspace>,
 ) -> Result<Arc<CommandList>> {
-    let given: Vec<_> = memories.iter().map(|memory| memory.as_ref()?.buffer()).collect();
+    let given: Vec<_> = memories.iter().map(|memory| memory.as_ref()?.buffer().cloned()).collect();
     let free = workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.buffers.clone());
     let mut memory = Memory { device, buffers: given.clone(), free, is_shared: workspace.is_some() };
     memory.buffers.resize(graph.wanted.len(), None);

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Weak};
 
 use elinvar_atlas::Program;
-use elinvar_core::{CommandList, ListBuilder, Result};
+use elinvar_core::{Command, CommandList, ListBuilder, Result};
 
 use super::shared::TensorMemory;
 use crate::programs::Prepared;
@@ -22,6 +22,11 @@ impl Recording {
     /// Number of commands.
     pub fn len(&self) -> usize {
         self.list.commands().len()
+    }
+
+    /// Bytes of memory that its commands read and write.
+    pub fn bytes(&self) -> u64 {
+        self.list.commands().iter().map(Command::bytes).sum()
     }
 
     /// One that does what these do, one after the other.

@@ -148,8 +148,8 @@ impl TensorMemory {
         let _ = self.buffer.set(buffer);
     }
 
-    pub(crate) fn buffer(&self) -> Option<Buffer> {
-        self.buffer.get().cloned()
+    pub(crate) fn buffer(&self) -> Option<&Buffer> {
+        self.buffer.get()
     }
 
     /// What is to give it its buffer, if it has none.

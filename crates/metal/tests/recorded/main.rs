@@ -61,7 +61,7 @@ pub(crate) fn source_with(name: &str, accesses: &[Access], fast_math: bool) -> A
 pub(crate) fn dispatch(pipeline: &Pipeline, bindings: &[Binding], threads: u32) -> Dispatch {
     let bindings = bindings.iter().cloned().map(Some).collect();
     let (grid, threadgroup) = (Grid::Threadgroups([1, 1, 1]), Extent::linear(threads));
-    Dispatch { pipeline: pipeline.clone(), bindings, params: Vec::new(), grid, threadgroup, threadgroup_memory: Vec::new(), work: Default::default() }
+    Dispatch { pipeline: pipeline.clone(), bindings, params: [].into(), grid, threadgroup, threadgroup_memory: Vec::new(), work: Default::default() }
 }
 
 /// A list of launches `read → written`.

@@ -56,7 +56,7 @@ impl Recorder<'_> {
         let pipeline = prepare(self.device, name, &buffers.iter().map(|(_, access)| *access).collect::<Vec<_>>());
         let bindings = buffers.iter().map(|(buffer, _)| buffer.bind(0, BYTES).ok()).collect();
         let (grid, threadgroup) = (Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
-        let dispatch = Dispatch { pipeline, bindings, params: vec![], grid, threadgroup, threadgroup_memory: vec![], work: Default::default() };
+        let dispatch = Dispatch { pipeline, bindings, params: [].into(), grid, threadgroup, threadgroup_memory: vec![], work: Default::default() };
         self.list.dispatch(dispatch, self.device.properties()).unwrap();
     }
 

@@ -67,7 +67,7 @@ fn run(device: &Device, x: &[f32], exponent: &[f32]) -> Vec<f32> {
     let dispatch = Dispatch {
         pipeline,
         bindings: vec![bind(bytemuck::cast_slice(x)), bind(bytemuck::cast_slice(exponent)), Some(y.clone())],
-        params: Vec::new(),
+        params: [].into(),
         grid: Grid::Threadgroups([GROUPS, 1, 1]),
         threadgroup: Extent::linear(256),
         threadgroup_memory: Vec::new(),

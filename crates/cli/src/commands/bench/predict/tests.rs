@@ -15,7 +15,7 @@ fn list(bytes: usize, operations: u64) -> Arc<CommandList> {
     let dispatch = Dispatch {
         pipeline: device.pipeline(&source).unwrap(),
         bindings: vec![Some(whole.clone())],
-        params: vec![],
+        params: [].into(),
         grid: Grid::Threadgroups(one.0),
         threadgroup: one,
         threadgroup_memory: vec![],
