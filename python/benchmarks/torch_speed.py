@@ -1,6 +1,8 @@
 """Forward and backward passes of Elinvar's operators beside torch.compile's (inductor) and eager PyTorch's, in turns; medians.
 
-    python torch_speed.py [--device cuda] [--dtype float32] [--only softmax,rms_norm] [--small]
+    python torch_speed.py [--device cuda] [--dtype float32] [--only softmax,rms_norm] [--small | --tiny]
+
+Of --tiny the host's part of a call is nearly all; inductor is left out.
 """
 
 import argparse
@@ -14,8 +16,8 @@ from elinvar.torch import functional as E
 nn = torch.nn.functional
 
 
-def cases(device, dtype, small):
-    rows, columns = (512, 1024) if small else (16384, 8192) if device == "cuda" else (4096, 2048)
+def cases(device, dtype, small, tiny):
+    rows, columns = (4, 64) if tiny else (512, 1024) if small else (16384, 8192) if device == "cuda" else (4096, 2048)
 
     def make(*shape, dtype=dtype, grad=True):
         return torch.randn(*shape, device=device, dtype=dtype).requires_grad_(grad)
@@ -24,12 +26,13 @@ def cases(device, dtype, small):
     yield "rms_norm", (x, w), lambda x, w: nn.rms_norm(x, w.shape, w, 1e-5), lambda x, w: E.rms_norm(x, w, 1e-5)
     yield "layer_norm", (x, w, b), lambda x, w, b: nn.layer_norm(x, w.shape, w, b), E.layer_norm
     yield "softmax", (x,), lambda x: torch.softmax(x, -1), E.softmax
+    yield "silu", (x,), nn.silu, E.silu
     yield "swiglu", (x, make(rows, columns)), lambda a, b: nn.silu(a) * b, E.swiglu
-    classes, places = (4096, 64) if small else (128256, 4096) if device == "cuda" else (32000, 512)
+    classes, places = (64, 4) if tiny else (4096, 64) if small else (128256, 4096) if device == "cuda" else (32000, 512)
     logits, targets = make(places, classes), torch.randint(0, classes, (places,), device=device)
     yield "cross_entropy", (logits, targets), lambda x, t: nn.cross_entropy(x.float(), t), E.cross_entropy
-    n = 512 if small else 4096 if device == "cuda" else 1024
-    m = 64 if small else 2048 if device == "cuda" else 256
+    n = 64 if tiny else 512 if small else 4096 if device == "cuda" else 1024
+    m = 4 if tiny else 64 if small else 2048 if device == "cuda" else 256
     weight = make(n, n, grad=False)
     low = (make(16, n), make(n, 16))
     yield (
@@ -64,14 +67,15 @@ def main():
     parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], help="by default bfloat16 on a GPU, else float32")
     parser.add_argument("--only")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype or ("bfloat16" if options.device == "cuda" else "float32"))
-    print("µs, medians: forward elinvar, inductor, eager, inductor / elinvar; forward and backward the same", torch.__version__, dtype, options, flush=True)
-    for name, args, plain, ours in cases(options.device, dtype, options.small):
+    print("µs, medians: forward elinvar, inductor, eager, the second / the first; forward and backward the same", torch.__version__, dtype, options, flush=True)
+    for name, args, plain, ours in cases(options.device, dtype, options.small, options.tiny):
         if options.only and name not in options.only.split(","):
             continue
-        calls = {"elinvar": ours, "inductor": torch.compile(plain), "eager": plain}
+        calls = {"elinvar": ours} | ({} if options.tiny else {"inductor": torch.compile(plain)}) | {"eager": plain}
         leaves = [x for x in args if x.requires_grad]
         dy = torch.randn_like(plain(*args))
         line = [f"{name:14}"]
@@ -90,7 +94,7 @@ def main():
                 for which, call in calls.items():
                     times[which].append(timed(lambda: step(call), options.device))
             median = {which: statistics.median(values) for which, values in times.items()}
-            line += [f"{median[which]:10.1f}" for which in calls] + [f"{median['inductor'] / median['elinvar']:6.2f}"]
+            line += [f"{median[which]:10.1f}" for which in calls] + [f"{median[list(calls)[1]] / median['elinvar']:6.2f}"]
         print(*line, flush=True)
 
 

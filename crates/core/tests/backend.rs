@@ -68,6 +68,31 @@ fn a_launch_that_contradicts_its_signature_is_rejected_with_the_reason() {
 }
 
 #[test]
+fn a_list_over_stand_ins_is_moved_over_memory_that_fits() {
+    let device = Device::new(NullBackend::new());
+    let places = [device.stand_in(64, true), device.stand_in(64, false)];
+    let bound = places.iter().map(|place| Some(place.bind(0, 64).unwrap())).collect();
+    let mut list = ListBuilder::new();
+    list.dispatch(probe(&device, READ_WRITE, bound), device.properties()).unwrap();
+    let list = list.finish();
+    let buffer = device.allocate(256).unwrap();
+    let part = |offset, bytes| buffer.bind(offset, bytes).unwrap();
+    let moved = list.over(&places, &[part(128, 64), part(0, 64)]).unwrap();
+    let [Command::Dispatch(dispatch)] = moved.commands() else { panic!("one launch is expected") };
+    let offsets: Vec<_> = dispatch.bindings.iter().flatten().map(|binding| (binding.buffer().same(&buffer), binding.offset())).collect();
+    assert_eq!(offsets, [(true, 128), (true, 0)]);
+    assert!(list.has_stand_ins() && !moved.has_stand_ins() && list.id() != moved.id());
+    let rejected = |given: &[elinvar_core::Binding]| list.over(&places, given).unwrap_err().to_string();
+    assert!(rejected(&[part(32, 64), part(0, 64)]).contains("'y' is written but overlaps 'x'"));
+    assert!(rejected(&[part(0, 64), part(64, 32)]).contains("32 bytes are given where a list of this device takes 64"));
+    assert!(rejected(&[part(0, 64)]).contains("1 buffers are given for 2 places"));
+    let other = Device::new(NullBackend::new()).allocate(64).unwrap().bind(0, 64).unwrap();
+    assert!(rejected(&[other, part(0, 64)]).contains("of this device"));
+    // SAFETY: the null device runs nothing.
+    assert!(unsafe { buffer.place(64) }.unwrap_err().is_invalid_argument());
+}
+
+#[test]
 fn an_optional_buffer_may_be_absent_and_an_empty_grid_is_dropped() {
     let device = Device::new(NullBackend::new());
     let y = device.allocate(4).unwrap().bind(0, 4).unwrap();

@@ -443,6 +443,11 @@ impl Context {
         self.record_on(self.stream)
     }
 
+    /// What waits for events beside the callers.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
     /// An event after everything that a stream of the device was given so far.
     ///
     /// # Errors
@@ -508,11 +513,6 @@ impl Event {
     pub(crate) fn is_past(&self) -> bool {
         // SAFETY: the event lives. The context need not be current.
         self.context.enter().is_err() || unsafe { sys::cuEventQuery(self.raw) } != CUresult::CUDA_ERROR_NOT_READY
-    }
-
-    /// What waits for it beside the caller.
-    pub(crate) fn watcher(&self) -> &Watcher {
-        &self.context.watcher
     }
 
     /// Blocks until it has passed.

@@ -1,17 +1,19 @@
 //! Lists in flight: when they are done, and what they rejected.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use elinvar_core::{ERROR_FLAG_BYTES, Pipeline, Result, Wait, first_rejection};
 
 use crate::{
-    driver::Event,
+    driver::{Context, Event},
     memory::{Pieces, Pinned},
 };
 
 /// A submitted list.
 pub(crate) struct Submission {
-    done: Event,
+    context: Arc<Context>,
+    /// Once something asks whether it is done.
+    done: OnceLock<Event>,
     state: Mutex<State>,
 }
 
@@ -78,9 +80,26 @@ impl Drop for Arriving {
 }
 
 impl Submission {
-    /// One that is done once the event has passed.
-    pub(crate) fn new(done: Event, rejections: Option<ErrorFlags>) -> Self {
-        Self { done, state: Mutex::new(State { rejections, result: None, reported: false }) }
+    /// One that is done once all that the device was given so far is.
+    pub(crate) fn new(context: &Arc<Context>, rejections: Option<ErrorFlags>) -> Result<Self> {
+        let submission = Self { state: Mutex::new(State { rejections, result: None, reported: false }), ..Self::unmarked(context) };
+        submission.done().map(drop)?;
+        Ok(submission)
+    }
+
+    /// One that nothing is likely to ask for: it is done once all is that the device was given until then. To mark its own end would cost as much as a launch.
+    pub(crate) fn unmarked(context: &Arc<Context>) -> Self {
+        let state = Mutex::new(State { rejections: None, result: None, reported: false });
+        Self { context: context.clone(), done: OnceLock::new(), state }
+    }
+
+    fn done(&self) -> Result<&Event> {
+        if let Some(done) = self.done.get() {
+            return Ok(done);
+        }
+        self.context.enter()?;
+        let event = self.context.record()?;
+        Ok(self.done.get_or_init(|| event))
     }
 }
 
@@ -88,7 +107,7 @@ impl Wait for Submission {
     fn settle(&self) -> (bool, Result<()>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.result.is_none() {
-            let waited = self.done.wait();
+            let waited = self.done().and_then(Event::wait);
             let rejected = state.rejections.take().filter(|_| waited.is_ok()).map_or(Ok(()), ErrorFlags::check);
             state.result = Some(waited.and(rejected));
         }
@@ -97,14 +116,14 @@ impl Wait for Submission {
     }
 
     fn is_complete(&self) -> bool {
-        self.done.is_past()
+        self.done().map_or(true, Event::is_past)
     }
 
     fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
-        let (submission, watcher) = (self.clone(), self.done.watcher());
-        watcher.start(Box::new(move || {
+        let submission = self.clone();
+        self.context.watcher().start(Box::new(move || {
             // The result is reported to whatever asks for it.
-            let _ = submission.done.wait();
+            let _ = submission.done().and_then(Event::wait);
             then();
         }));
     }

@@ -20,6 +20,46 @@ fn an_absent_device_is_an_error_that_lists_those_that_are() {
 }
 
 #[test]
+fn calls_alike_take_the_tensors_of_each() {
+    let executor = cpu();
+    let x = executor.tensor(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    let y = executor.tensor(&[2, 3], &[10f32, 20.0, 30.0, 40.0, 50.0, 60.0]).unwrap();
+    let backwards = x.slice(1, 2, 3, -1).unwrap();
+    let across = executor.tensor(&[3, 2], &[1f32, 4.0, 2.0, 5.0, 3.0, 6.0]).unwrap().transpose(0, 1).unwrap();
+    // Twice each: the first is planned, or is like one before it.
+    for _ in 0..2 {
+        let sum = |a: &Tensor, b: &Tensor| a.add(b).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(sum(&x, &x), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+        assert_eq!(sum(&x, &y), [11.0, 22.0, 33.0, 44.0, 55.0, 66.0]);
+        assert_eq!(sum(&y, &across), [11.0, 22.0, 33.0, 44.0, 55.0, 66.0]);
+        assert_eq!(sum(&y, &backwards), [13.0, 22.0, 31.0, 46.0, 55.0, 64.0]);
+        let errors = [x.add(&y.reshape(&[3, 2]).unwrap()), x.matmul(&y)].map(|made| made.unwrap_err().to_string());
+        assert!(errors.iter().all(|error| error.contains("[2, 3]")), "{errors:?}");
+        let shared = x.add_into(&y, &y).unwrap_err().to_string();
+        assert!(shared.contains("shares memory with another operand"), "{shared}");
+    }
+}
+
+#[test]
+fn calls_of_several_threads_and_of_more_shapes_than_are_kept_are_right() {
+    let executor = cpu();
+    let check = |thread: usize| {
+        for n in 1..600 {
+            let x = executor.full(DType::I32, &[n], (thread + n) as f64).unwrap();
+            assert_eq!(x.add(&x).unwrap().to_vec::<i32>().unwrap(), vec![2 * (thread + n) as i32; n]);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..3).for_each(|thread| {
+            drop(scope.spawn({
+                let check = &check;
+                move || check(thread)
+            }))
+        })
+    });
+}
+
+#[test]
 fn work_that_fits_no_other_device_goes_to_the_cpu() {
     let (executor, why) = Executor::new_auto_for(u64::MAX).unwrap();
     let chosen = std::env::var("ELINVAR_DEVICE").is_ok_and(|name| !name.is_empty() && name != "auto");
