@@ -33,10 +33,14 @@ def value_and_grad(function: Callable[..., Tensor], argnums: int | tuple[int, ..
     def both(*arguments: Any, **named: Any) -> Any:
         given = list(arguments)
         for number in numbers:
+            if not -len(given) <= number < len(given):
+                raise ValueError(f"argnums has {number}, and {len(given)} arguments are given")
             if not isinstance(given[number], Tensor):
                 raise TypeError(f"argument {number} is {type(given[number]).__name__}: gradients are by tensors")
             given[number] = given[number].detach().requires_grad_()
-        result = function(*given, **named)
+        result: Any = function(*given, **named)
+        if not isinstance(result, Tensor):
+            raise TypeError(f"the function gives {type(result).__name__}: a tensor of one element is expected")
         gradients = result._gradients([given[number] for number in numbers])
         return result.detach(), gradients[0] if isinstance(argnums, int) else tuple(gradients)
 

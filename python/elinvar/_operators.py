@@ -59,7 +59,7 @@ def documentation(description: dict[str, Any]) -> str:
     results = [port for port in description["outputs"] if not port["updated"]]
     if results:
         parts.append("\n".join(["Returns:", *map(shown, results)]))
-    lines = []
+    lines: list[str] = []
     for attribute in description["attributes"]:
         doc = _words(attribute["doc"])
         if attribute["name"] == "precision":
@@ -90,7 +90,8 @@ def source(description: dict[str, Any], stub: bool = False) -> str:
     attributes = {attribute["name"]: attribute for attribute in description["attributes"]}
     # A bound that is a tensor, or a number: an operand and an attribute of one name.
     either = [port["name"] for port in ports if port["name"] in attributes]
-    parameters, seen_default = [], False
+    parameters: list[str] = []
+    seen_default = False
     for port in ports:
         kinds = "Tensor" + (" | float" if port["name"] in either else "") + (" | None" if port["optional"] else "")
         seen_default = seen_default or port["optional"]

@@ -241,7 +241,7 @@ def iinfo(type: Any, /) -> _IInfo:
     raise ValueError(f"{dtype} is no type of whole numbers")
 
 
-def isdtype(dtype: DType | None, kind: Any) -> builtins.bool:
+def isdtype(dtype: DType | None, kind: DType | str | tuple[DType | str, ...]) -> builtins.bool:
     """Whether a type is of a kind: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating', 'complex floating', 'numeric'."""
     if isinstance(kind, tuple):
         return builtins.any(isdtype(dtype, one) for one in kind)
@@ -428,7 +428,7 @@ def permute_dims(x: Tensor, /, axes: Any) -> Tensor:
     return x.permute_dims(axes)
 
 
-def repeat(x: Tensor, repeats: int, /, *, axis: Any = None) -> Tensor:
+def repeat(x: Tensor, repeats: int, /, *, axis: int | None = None) -> Tensor:
     """Each element several times. `repeats` is one number."""
     if not isinstance(repeats, int):
         raise TypeError("repeat by an array gives a shape that depends on its elements: a number is expected")

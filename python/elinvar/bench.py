@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -129,10 +129,12 @@ class Roofline:
         return self.svg()
 
 
-def _wait(result: Any) -> None:
-    for each in result if isinstance(result, (tuple, list)) else (result,):
-        if isinstance(each, Tensor):
-            each.wait()
+def _wait(result: Tensor | Iterable[Any] | None) -> None:
+    if isinstance(result, Tensor):
+        result.wait()
+    elif isinstance(result, (tuple, list)):
+        for each in result:
+            _wait(each)
 
 
 def benchmark(
@@ -159,9 +161,9 @@ def benchmark(
     """
     if runs < 1:
         raise ValueError(f"runs={runs}: at least one is expected")
-    measured = []
+    measured: list[Measurement] = []
     for name, case in cases.items():
-        seconds = []
+        seconds: list[float] = []
         for run in range(warmup + runs):
             executor.synchronize()
             start = time.perf_counter()

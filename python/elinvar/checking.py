@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -18,10 +20,18 @@ import numpy.typing as npt
 
 from elinvar import _elinvar
 
-__all__ = ["CheckResult", "Extent", "Finding", "KernelFindings", "OtherAccess", "check"]
+__all__ = ["CheckResult", "Contents", "Extent", "Finding", "KernelFindings", "Number", "OtherAccess", "Value", "check"]
 
 Extent = Union[int, Sequence[int]]
 """One, two or three sizes: along x, y and z."""
+
+Number = Union[bool, int, float]
+
+Value = Union[Number, Sequence[Number], npt.NDArray[Any], np.generic, bytes, bytearray, memoryview]
+"""A constant: a number or numbers, which become the signature's type, or its bytes."""
+
+Contents = Union[npt.ArrayLike, tuple[int, ...]]
+"""A buffer: an array, or a size or a shape of elements that nothing has written."""
 
 _NAMES = {
     "float32": "f32",
@@ -175,7 +185,7 @@ class _Request:
         return data.nbytes if isinstance(data, memoryview) else len(data)
 
     def array(self, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
-        short = _NAMES.get(array.dtype.name)
+        short = _NAMES.get(str(array.dtype))
         if short is None:
             raise TypeError(f"'{name}' is an array of {array.dtype}, which kernels do not have: use one of {', '.join(_NAMES)}, or its bytes (uint8)")
         return {"dtype": short, "bytes": self.blob(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)}
@@ -193,7 +203,7 @@ def extent(what: str, given: Extent) -> list[int]:
     return sizes + [1] * (3 - len(sizes))
 
 
-def numbers(name: str, value: Any) -> list[str]:
+def numbers(name: str, value: Number | Sequence[Number]) -> list[str]:
     """A number, or numbers, as text; messages call them `name`."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values or not all(isinstance(each, (bool, int, float)) for each in values):
@@ -201,8 +211,17 @@ def numbers(name: str, value: Any) -> list[str]:
     return [str(each).lower() if isinstance(each, bool) else repr(each) for each in values]
 
 
+def _size(contents: Contents) -> tuple[int, ...] | None:
+    """The shape of a buffer that nothing has written; None for an array."""
+    sizes = contents if isinstance(contents, tuple) else (contents,)
+    integers = [int(each) for each in sizes if isinstance(each, Integral)]
+    return tuple(integers) if len(integers) == len(sizes) else None
+
+
 def _read(source: str | os.PathLike[str], name: str) -> tuple[str, str, str, bytes | None]:
     """Name, text and folder of a source, and its bytes if it is a compiled library: a text has several lines or a brace, a path neither."""
+    if source == "":
+        raise ValueError("the source is empty: give the text of a kernel, or the path of a file")
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return name, source, ".", None
     path = Path(source)
@@ -295,8 +314,8 @@ def check(
     source: str | os.PathLike[str],
     *,
     kernel: str | None = None,
-    buffers: Mapping[str, Any] | None = None,
-    values: Mapping[str, Any] | None = None,
+    buffers: Mapping[str, Contents] | None = None,
+    values: Mapping[str, Value] | None = None,
     threads: Extent | None = None,
     grid: Extent | None = None,
     threadgroup: Extent = 32,
@@ -385,12 +404,12 @@ def check(
     shapes: dict[str, tuple[int, ...]] = {}
     sent: list[dict[str, Any]] = []
     for buffer, contents in (buffers or {}).items():
-        is_size = isinstance(contents, (int, np.integer)) or isinstance(contents, tuple) and all(isinstance(each, int) for each in contents)
-        if is_size:
-            shapes[buffer] = tuple(int(each) for each in contents) if isinstance(contents, tuple) else (int(contents),)
-            if min(shapes[buffer], default=1) < 0:
-                raise ValueError(f"'{buffer}': {contents} elements: a size is not negative")
-            sent.append({"name": buffer, "contents": {"unwritten": int(np.prod(shapes[buffer], dtype=np.int64))}})
+        size_of = _size(contents)
+        if size_of is not None:
+            if min(size_of, default=1) < 0:
+                raise ValueError(f"'{buffer}': {contents!r} elements: a size is not negative")
+            shapes[buffer] = size_of
+            sent.append({"name": buffer, "contents": {"unwritten": math.prod(size_of)}})
         else:
             array = np.asarray(contents)
             shapes[buffer] = array.shape
@@ -442,7 +461,7 @@ def check(
     kept: dict[str, npt.NDArray[Any]] = {}
     at = 0
     for (buffer, shape), dtype, length in zip(shapes.items(), report.get("dtypes", []), answer["buffers"]):
-        flat = np.frombuffer(data[at : at + length], np.uint8).copy().view(_numpy(dtype))
+        flat = np.frombuffer(data[at : at + length], _numpy(dtype)).copy()
         kept[buffer] = flat.reshape(shape) if flat.size == np.prod(shape, dtype=np.int64) else flat
         at += length
     return CheckResult(

@@ -147,9 +147,8 @@ def train(
             if validation is not None:
                 raise ValueError("validation is for samples: a folder has valid.jsonl")
             train_file = Path(data) / "train.jsonl"
-            valid_file: Path | None = Path(data) / "valid.jsonl"
-            if valid_file is not None and not valid_file.exists():
-                valid_file = None
+            found = Path(data) / "valid.jsonl"
+            valid_file = found if found.exists() else None
         else:
             train_file = _write(Path(scratch), "train.jsonl", data)
             valid_file = None if validation is None else _write(Path(scratch), "valid.jsonl", validation)

@@ -12,12 +12,15 @@ import numpy as np
 from elinvar._devices import executor as executor_of
 from elinvar._elinvar import CompiledKernel, DType, Executor, LoadedLibrary, Tensor, dtype, with_gradient
 from elinvar._gradients import no_grad
-from elinvar.checking import Extent, extent, numbers
+from elinvar.checking import Extent, Value, extent, numbers
 
-__all__ = ["LibraryKernel", "MetalKernel", "MetalLibrary", "TemplateArgument", "load_metal_library", "metal_kernel"]
+__all__ = ["LibraryKernel", "MetalKernel", "MetalLibrary", "TemplateArgument", "Vjp", "load_metal_library", "metal_kernel"]
 
 TemplateArgument = Union[DType, int, bool]
 """A type, a whole number or a truth value."""
+
+Vjp = Callable[..., Union[Tensor, None, Sequence[Union[Tensor, None]]]]
+"""A kernel's gradient."""
 
 _METAL_TYPES = {
     "float32": "float",
@@ -71,7 +74,7 @@ class MetalKernel:
         outputs: Sequence[str],
         source: str,
         header: str,
-        vjp: Callable[..., Any] | None,
+        vjp: Vjp | None,
     ) -> None:
         self.name = name
         self.inputs = tuple(inputs)
@@ -82,7 +85,7 @@ class MetalKernel:
         self._words = _words(source)
         self._compiled: dict[tuple[Executor, str], CompiledKernel] = {}
 
-    def vjp(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def vjp(self, function: Vjp) -> Vjp:
         """Makes `function` the kernel's gradient, as a decorator: see `metal_kernel`."""
         self._vjp = function
         return function
@@ -206,7 +209,7 @@ class MetalKernel:
             with no_grad():
                 whole = [each if each is not None else output * 0 for each, output in zip(upstream, kept_outputs)]
                 found = vjp(kept_inputs, tuple(whole), kept_outputs)
-            return list(found) if isinstance(found, (tuple, list)) else [found]
+            return list(found) if isinstance(found, Sequence) else [found]
 
         return tuple(with_gradient(self.name, list(inputs), list(outputs), gradient))
 
@@ -221,7 +224,7 @@ def metal_kernel(
     inputs: Sequence[str],
     outputs: Sequence[str],
     header: str = "",
-    vjp: Callable[..., Any] | None = None,
+    vjp: Vjp | None = None,
 ) -> MetalKernel:
     """A Metal kernel of the body of a function, for tensors of every device.
 
@@ -271,7 +274,7 @@ class LibraryKernel:
 
     def __call__(
         self,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, Tensor | Value],
         *,
         threads: Extent | None = None,
         grid: Extent | None = None,
@@ -297,7 +300,7 @@ class LibraryKernel:
         groups = None if grid is None else extent("grid", grid)
         self._compiled.launch(self.executor, given, sizes, groups, None if threadgroup is None else extent("threadgroup", threadgroup))
 
-    def _argument(self, name: str, value: Any) -> Any:
+    def _argument(self, name: str, value: Tensor | Value) -> Any:
         if isinstance(value, (Tensor, bytes)) or self._parameters.get(name) == "threadgroup":
             return value
         if isinstance(value, (np.ndarray, np.generic)):

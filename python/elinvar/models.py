@@ -234,7 +234,7 @@ class Model:
         Args:
             path: A GGUF file, or a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
             device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``metal``, ``metal-sim``; or an executor, which has a precision and threads of its own.
-            precision: ``strict`` (the same bits on every device) or ``fast`` (the default).
+            precision: ``strict`` (the same bits on every device), ``invariant`` (of a row, on one device) or ``fast`` (the default).
             threads: Threads of the CPU device; one per core by default.
             adapter: The folder of a LoRA adapter, which is loaded under the name ``default`` and in use.
             context: Tokens of prompt and answer together, at most; by default the model's context, but no more than 4096.
@@ -271,7 +271,7 @@ class Model:
 
     @property
     def precision(self) -> str:
-        """``strict`` or ``fast``."""
+        """``strict``, ``invariant`` or ``fast``."""
         precision: str = self._native.precision
         return precision
 
@@ -469,7 +469,7 @@ class Encoder:
     def load(cls, path: Path, *, device: str | Executor = "auto", precision: str | None = None, threads: int | None = None) -> Encoder:
         """Load an encoder from a folder, with sentence-transformers' files where they are there, or from a GGUF file.
 
-        Arguments and errors as :meth:`Model.load`'s. In strict precision each text has the bits that it has alone.
+        Arguments and errors as :meth:`Model.load`'s. In strict or invariant precision each text has the bits that it has alone.
         """
         return cls(_native.NativeEncoder(path, device, precision, threads))
 

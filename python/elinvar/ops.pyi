@@ -100,7 +100,7 @@ def argmin(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "fast"] | None = None) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
     """softmax(softcap(scale q k^T) + mask) v over the keys each query attends; grouped heads, causal, windows, caches
 
     Inputs:
@@ -122,12 +122,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, posit
         left_window (count): Attend at most this many keys before the query's position (a sliding window of `w` tokens is `w − 1`); `None` for all.
         right_window (count): Attend at most this many keys after it; `None` for all.
         tokens_first (bool): Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def attention_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, y: Tensor = ..., dy: Tensor = ..., *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "fast"] | None = None) -> tuple[Tensor, ...]:
+def attention_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, y: Tensor = ..., dy: Tensor = ..., *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> tuple[Tensor, ...]:
     """the gradients of attention's queries, keys and values
 
     Inputs:
@@ -153,7 +153,7 @@ def attention_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = No
         left_window (count): Attend at most this many keys before the query's position (a sliding window of `w` tokens is `w − 1`); `None` for all.
         right_window (count): Attend at most this many keys after it; `None` for all.
         tokens_first (bool): `y` and `dy` are `[B, Tq, Hq, Dv]`.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -406,7 +406,7 @@ def cumsum(x: Tensor, *, axis: int = -1, exclusive: bool = False, reverse: bool 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor, values: Tensor, queries: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, interleaved: bool = False, precision: Literal["strict", "fast"] | None = None) -> Tensor:
+def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor, values: Tensor, queries: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, interleaved: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
     """appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one
 
     Inputs:
@@ -426,7 +426,7 @@ def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies
         softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
         left_window (count): Attend at most this many keys before the token; `None` for all.
         interleaved (bool): Pairs are neighbours instead of half of `rotary_dim` apart.
-        precision (word: strict, fast): How sums may be ordered: as `Attention` does. None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: as `Attention` does. None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -943,7 +943,7 @@ def logical_xor(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, *, scale: float = 1.0, precision: Literal["strict", "fast"] | None = None) -> Tensor:
+def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, *, scale: float = 1.0, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
     """linear layer with a low-rank adapter: x W^T + scale (x A^T) B^T + bias
 
     Inputs:
@@ -958,7 +958,7 @@ def lora_linear(x: Tensor, weight: Tensor, a: Tensor, b: Tensor, bias: Tensor | 
 
     Attributes:
         scale (float): Scales the adapter.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1006,7 +1006,7 @@ def lt(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, precision: Literal["strict", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
+def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """alpha a b + bias, batched, with broadcasting of leading axes
 
     Inputs:
@@ -1021,13 +1021,13 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None, *, transpose_a: boo
         transpose_a (bool): `a` is `[…, k, m]`.
         transpose_b (bool): `b` is `[…, n, k]`: the weight of a linear layer.
         alpha (float): Scales the product, not the bias.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
         output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `a` if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def matmul_add(a: Tensor, b: Tensor, addend: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, precision: Literal["strict", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
+def matmul_add(a: Tensor, b: Tensor, addend: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """addend + alpha a b, batched, with broadcasting of leading axes
 
     Inputs:
@@ -1042,7 +1042,7 @@ def matmul_add(a: Tensor, b: Tensor, addend: Tensor, *, transpose_a: bool = Fals
         transpose_a (bool): As `MatMul::transpose_a`.
         transpose_b (bool): As `MatMul::transpose_b`.
         alpha (float): Scales the product.
-        precision (word: strict, fast): As `MatMul::precision`. None is the executor's.
+        precision (word: strict, invariant, fast): As `MatMul::precision`. None is the executor's.
         output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): As `MatMul::output`: the addend has this type.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
@@ -1191,7 +1191,7 @@ def pow(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "fast"] | None = None) -> Any:
+def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Any:
     """linear layers of one input: rms_norm before, a residual or a gate after, in one launch
 
     Inputs:
@@ -1213,12 +1213,12 @@ def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tens
     Attributes:
         epsilon (float): Normalise the rows first, with this added to the mean of the squares.
         gated (bool): Give `silu(y0) · y1`.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, norm: Tensor | None = None, residual: Tensor | None = None, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "fast"] | None = None) -> Any:
+def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, norm: Tensor | None = None, residual: Tensor | None = None, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Any:
     """linear layers whose weights are quantised in blocks: rms_norm before, a residual or a gate after, in one launch
 
     Inputs:
@@ -1241,7 +1241,7 @@ def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor
         format (word: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, AFFINE4_BF16, AFFINE8_F16, AFFINE8_BF16): The weights' format.
         epsilon (float): Normalise the rows first, with this added to the mean of the squares.
         gated (bool): Give `silu(y0) · y1`.
-        precision (word: strict, fast): Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; on a CPU, x may have 8 bits. None is the executor's.
+        precision (word: strict, invariant, fast): Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; on a CPU, x may have 8 bits. None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

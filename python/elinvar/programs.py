@@ -97,7 +97,7 @@ class Program:
     def run(
         self,
         executor: Executor,
-        arguments: Mapping[str, Tensor | npt.NDArray[Any] | float | int | bool],
+        arguments: Mapping[str, Tensor | npt.NDArray[Any] | np.generic | float | int | bool],
         *,
         threads: Extent | None = None,
         grid: Extent | None = None,
@@ -188,7 +188,7 @@ class Fused(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], executor: Executor | None) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
+        self._function: Callable[..., R] = function
         self._executor = executor
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:

@@ -44,4 +44,5 @@ class MetalKernelFixture:
 @pytest.fixture
 def metal_kernel(request: pytest.FixtureRequest) -> MetalKernelFixture:
     """Runs a Metal kernel on the simulator: ``metal_kernel("scale.metal", buffers={…}, threads=…).buffers``; findings fail the test."""
-    return MetalKernelFixture(request.path.parent, request.config.getoption("--metal-seeds"))
+    seeds: Any = request.config.getoption("--metal-seeds")
+    return MetalKernelFixture(request.path.parent, seeds)

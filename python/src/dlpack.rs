@@ -322,8 +322,10 @@ impl Drop for Managed {
 /// A tensor in the memory of an object that has `__dlpack__`.
 pub(crate) fn import(context: &Arc<Context>, object: &Bound<'_, PyAny>, copy: Option<bool>) -> PyResult<Tensor> {
     let py = object.py();
-    let not_there = |_: PyErr| PyTypeError::new_err(format!("{} has no __dlpack__", object.get_type()));
-    let found: (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__")).map_err(not_there)?.extract()?;
+    let Ok(device_of) = object.getattr(intern!(py, "__dlpack_device__")) else {
+        return Err(PyTypeError::new_err(format!("{} has no __dlpack__", object.get_type())));
+    };
+    let found: (i32, i32) = device_of.call0()?.extract()?;
     if found.0 == CUDA && context.kind() == Some(DeviceKind::Cuda) && device(context)? != found {
         return Err(PyValueError::new_err(format!("the array is on GPU {}, the executor on {}: open the other one", found.1, context.backend)));
     }

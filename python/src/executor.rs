@@ -23,7 +23,8 @@ use crate::{
 ///
 /// `backend` is 'auto' (a GPU before the CPU, or what the environment variable ELINVAR_DEVICE names), 'cpu', 'cuda', 'cuda:1', 'metal' or 'metal-sim';
 /// or several as one, which share models between them: 'cuda:0,cuda:1', or 'cpu,cpu' to try that without GPUs.
-/// `precision` is 'strict' (the same bits on every device) or 'fast' for matrix products and attention; None means fast.
+/// `precision` of matrix products and attention is 'strict' (the same bits on every device), 'invariant' (the same bits of a row on one device) or 'fast'; None
+/// means fast.
 /// `threads` limits those of the CPU.
 ///
 /// Raises `DeviceError` where the device is not there, and `ValueError` for other names.
@@ -33,8 +34,9 @@ pub(crate) struct Executor(pub(crate) Arc<Context>);
 fn precision_named(name: &str) -> PyResult<Precision> {
     match name {
         "strict" => Ok(Precision::Strict),
+        "invariant" => Ok(Precision::Invariant),
         "fast" => Ok(Precision::Fast),
-        other => Err(PyValueError::new_err(format!("precision '{other}': 'strict' or 'fast' is expected"))),
+        other => Err(PyValueError::new_err(format!("precision '{other}': 'strict', 'invariant' or 'fast' is expected"))),
     }
 }
 
@@ -113,7 +115,7 @@ impl Executor {
         &self.0.executor.properties().name
     }
 
-    /// 'strict' or 'fast'.
+    /// 'strict', 'invariant' or 'fast'.
     #[getter]
     fn precision(&self) -> String {
         self.0.executor.precision().to_string()

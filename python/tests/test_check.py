@@ -9,7 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -115,6 +114,7 @@ def test_an_unguarded_kernel_over_exactly_its_threads_is_clean():
 
 
 def test_types_shapes_values_constants_and_expected_contents():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="the package ml_dtypes is not installed: NumPy has no bfloat16")
     text = kernel(
         "y[i] = negate ? bfloat(-float(x[i]) * by) : x[i];",
         "constant bool negate [[function_constant(0)]];",
@@ -205,6 +205,8 @@ def test_bad_arguments_are_exceptions(arguments, error, wanted):
 
 
 def test_a_text_that_does_not_compile_and_a_file_that_is_not_there():
+    with pytest.raises(ValueError, match="the source is empty"):
+        elinvar.check("", threads=1)
     with pytest.raises(FileNotFoundError):
         elinvar.check("nowhere.metal", threads=1)
     with pytest.raises(elinvar.CompileError, match="kernel.metal:5:8: .*nothing"):

@@ -45,6 +45,17 @@ def test_grad_of_a_function_is_its_difference(cpu):
     assert value.item() == pytest.approx((a * a).sum(), rel=1e-6)
 
 
+def test_functions_that_have_no_gradient(cpu):
+    x = cpu.tensor([1.0, 2.0])
+    for function, argnums, error, message in [
+        (lambda x: x, 0, ValueError, r"shape \[2\], which has 2 elements: one is expected, a loss; or give its gradient"),
+        (lambda x: None, 0, TypeError, "the function gives NoneType: a tensor of one element is expected"),
+        (lambda x: x.sum(), 1, ValueError, "argnums has 1, and 1 arguments are given"),
+    ]:
+        with pytest.raises(error, match=message):
+            elinvar.grad(function, argnums)(x)
+
+
 def test_what_has_no_gradient(cpu):
     x = cpu.tensor([1.0, 2.0], requires_grad=True)
     y = x * 2

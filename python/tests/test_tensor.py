@@ -2,7 +2,9 @@
 
 import copy
 import operator
+import pathlib
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -61,6 +63,18 @@ def test_bits_and_truth(cpu):
         cpu.tensor([1.0]) & cpu.tensor([2.0])
     with pytest.raises(TypeError, match=r"\+ of bool: numbers are expected"):
         cpu.tensor(a) + cpu.tensor(a)
+
+
+def test_arrays_beside_tensors_are_errors_that_say_what_to_do(cpu):
+    x, a = cpu.ones((2,)), np.ones(2, np.float32)
+    for wrong in [lambda: x + a, lambda: a + x, lambda: a == x, lambda: x < a]:
+        with pytest.raises(TypeError, match="an elinvar.Tensor and <class 'numpy.ndarray'>: make a tensor of it first, with executor.tensor"):
+            wrong()
+    for value in [a, [1.0, 2.0]]:
+        with pytest.raises(TypeError, match="is no number: arrays and lists become tensors by executor.tensor"):
+            x[:] = value
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x + "a"
 
 
 def test_types_that_meet(cpu):
@@ -215,7 +229,7 @@ def test_executors_do_not_mix(cpu):
 def test_what_executors_are_not():
     with pytest.raises(elinvar.DeviceError, match="'tpu' is not available"):
         elinvar.Executor("tpu")
-    for arguments, message in [({"precision": "exact"}, "'strict' or 'fast'"), ({"backend": "cpu", "threads": 0}, "at least one"), ({"threads": 2}, "cpu")]:
+    for arguments, message in [({"precision": "exact"}, "'strict', 'invariant' or 'fast'"), ({"backend": "cpu", "threads": 0}, "at least one"), ({"threads": 2}, "cpu")]:
         with pytest.raises(ValueError, match=message):
             elinvar.Executor(**arguments)
 
@@ -254,6 +268,11 @@ def test_every_operator_has_a_function(cpu):
         parameters = inspect.signature(function).parameters
         assert all(port["name"] in parameters for port in [*description["inputs"], *description["attributes"]]), description["name"]
         assert description["summary"] in function.__doc__
+
+
+def test_the_page_of_the_documentation_runs():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {})
 
 
 def test_recordings(cpu):

@@ -147,10 +147,44 @@ def test_opcheck(name):
     torch.library.opcheck(getattr(ops, name).default, args)
 
 
-def test_every_operator_has_a_case():
-    from elinvar.torch._operators import OPERATORS
+@pytest.mark.parametrize("name", NAMES)
+def test_results_of_no_elements(name):
+    args, _ = cases(DEVICES[-1])[name]
+    if name in ("rope", "attention"):
+        args = [x[:0] if isinstance(x, torch.Tensor) else x for x in args]
+    elif name == "embedding":
+        args = [args[0], args[1][:0]]
+    elif name == "cross_entropy":
+        args = [args[0][:0], args[1][:0], args[2]]
+    elif name == "swiglu":
+        args = [x[:0] for x in args]
+    else:
+        args = [args[0][:0], *args[1:]]
+    y = result_of(getattr(ops, name)(*args))
+    assert y.numel() == 0
+    for x, gradient in zip(leaves(args), torch.autograd.grad(y.sum(), leaves(args))):
+        assert gradient.shape == x.shape and not gradient.any()
 
-    assert sorted(operator.name for operator in OPERATORS) == sorted(NAMES)
+
+def test_a_view_that_negates_is_read_as_it_is_seen():
+    x = torch._neg_view(make(DEVICES[-1], 5, grad=False))
+    torch.testing.assert_close(F.silu(x), torch.nn.functional.silu(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck_of_gradients(name):
+    args, _ = cases(DEVICES[-1])[name]
+    taken = [argument for argument in getattr(ops, name).default._schema.arguments if "Tensor" in str(argument.type)]
+    wanted = [x is not None and x.requires_grad for x in args[: len(taken)]]
+    args = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+    found = getattr(ops, name)(*args)
+    y, *beside = found if isinstance(found, tuple) else (found,)
+    torch.library.opcheck(getattr(ops, f"{name}_gradient").default, (*args, y, *beside, torch.ones_like(y), wanted))
+
+
+def test_every_operator_has_a_case():
+    registered = {name.removeprefix("elinvar::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("elinvar::")}
+    assert registered == {*NAMES, *(f"{name}_gradient" for name in NAMES)}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,6 @@
 """Models in PyTorch: modules, patched models of transformers, strict mode, torch.compile."""
 
+import json
 import pathlib
 import re
 
@@ -118,6 +119,9 @@ def test_bad_input_is_an_error_of_one_line():
         (lambda: F.softmax(x, 4), "the axis is 4"),
         (lambda: F.cross_entropy(x, torch.tensor([1, 9], device=DEVICE)), "9|class|index"),
         (lambda: F.gelu(x, "erf"), "'none' or 'tanh'"),
+        (lambda: F.attention(x, x, x, causal=True), r"have shapes \[2, 4\], \[2, 4\], \[2, 4\]: each is \[batch, heads, tokens, d\]"),
+        (lambda: enn.LoRALinear(torch.nn.Linear(4, 4), 0, 1), "at least 1"),
+        (lambda: elinvar.torch.Decoder(torch.nn.Linear(4, 4), 8), "Linear has no configuration"),
     ]:
         with pytest.raises((ValueError, RuntimeError), match=words) as raised:
             call()
@@ -244,6 +248,38 @@ def test_the_page_of_the_documentation_runs():
     pytest.importorskip("transformers", reason="transformers is not installed: no model of it is tested")
     page = (pathlib.Path(__file__).parents[2] / "docs" / "python-torch.md").read_text()
     exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), {})
+
+
+# Embeddings.
+
+
+def test_embeddings_of_a_bert_are_those_of_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: no model of it is tested")
+    words = ["[UNK]", "[CLS]", "[SEP]", *(f"w{n}" for n in range(60))]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+        "model": {
+            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+            "vocab": {word: id for id, word in enumerate(words)},
+        },
+    }
+    # The shape of all-MiniLM-L6-v2, but for its vocabulary.
+    torch.manual_seed(5)
+    config = transformers.BertConfig(vocab_size=len(words), hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=12)
+    model = transformers.BertModel(config).eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    encoder = elinvar.Encoder.load(tmp_path, device="cpu", precision="strict")
+    texts = [" ".join(f"w{(7 * n + k) % 60}" for k in range(count)) for n, count in enumerate([1, 40, 7, 7, 120])]
+    found = encoder.embed(texts, pooling="mean", normalize=True)
+    for text, vector in zip(texts, found):
+        with torch.no_grad():
+            states = model(torch.tensor([encoder.tokenizer.encode(text)])).last_hidden_state[0].mean(0)
+        close(torch.from_numpy(vector), states / states.norm(), 1e-5)
+        assert encoder.embed(text, pooling="mean", normalize=True).tobytes() == vector.tobytes()
 
 
 # torch.compile.

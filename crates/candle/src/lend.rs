@@ -1,9 +1,9 @@
 //! Candle's memory as tensors of an executor, for as long as a call runs: nothing is copied.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, ptr::NonNull};
 
 use candle_core::{CpuStorage, CudaStorage, DType as CandleType, Device, Layout as CandleLayout, Storage};
-use elinvar::{DType, Error, Executor, Layout, Loan, Result, Shape, Tensor};
+use elinvar::{DType, Error, Executor, Layout, Loan, Result, Shape, Tensor, advise_huge_pages};
 use half::vec::HalfBitsVecExt;
 
 use crate::cuda;
@@ -176,24 +176,10 @@ fn zeros(dtype: DType, elements: usize) -> Result<CpuStorage> {
         Float::F16 => CpuStorage::F16(vec![0; elements].reinterpret_into()),
         Float::BF16 => CpuStorage::BF16(vec![0; elements].reinterpret_into()),
     };
-    advise_huge_pages(bytes_of_mut(&mut storage)?);
+    let bytes = bytes_of_mut(&mut storage)?;
+    advise_huge_pages(NonNull::from(&mut *bytes).cast(), bytes.len());
     Ok(storage)
 }
-
-/// Asks for huge pages where memory is large: to touch what is new page by page costs as much as a norm of it.
-#[cfg(target_os = "linux")]
-fn advise_huge_pages(bytes: &mut [u8]) {
-    /// The size of a huge page of most processors: a multiple of the others' pages.
-    const PAGE: usize = 2 << 20;
-    let skipped = bytes.as_ptr().align_offset(PAGE);
-    if let Some(whole) = bytes.len().checked_sub(skipped).map(|rest| rest / PAGE * PAGE).filter(|whole| *whole > 0) {
-        // SAFETY: inside the slice, in whole pages; the advice changes no contents. Without it the memory works the same, so the result does not matter.
-        unsafe { libc::madvise(bytes.as_mut_ptr().add(skipped).cast(), whole, libc::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise_huge_pages(_: &mut [u8]) {}
 
 /// Results that were written are there for whatever uses them next.
 ///

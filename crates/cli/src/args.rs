@@ -58,7 +58,8 @@ pub(crate) struct ComputeArgs {
     /// Use this many threads on the CPU device [default: one per core]
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Compute matmul and attention in this precision: strict (the same bits everywhere) or fast [default: fast]
+    /// Compute matmul and attention in this precision: strict (the same bits everywhere), invariant (the same bits of a row,
+    /// whatever else is computed, on one device) or fast [default: fast]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }

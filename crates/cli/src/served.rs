@@ -45,7 +45,8 @@ pub(crate) struct ServedArgs {
     /// Decode quantised weights to this type, f32, f16 or bf16, instead of computing with their blocks
     #[arg(long, value_name = "TYPE")]
     decode_to: Option<DType>,
-    /// Compute matmul and attention in this precision: strict (an answer does not depend on what else is asked) or fast
+    /// Compute matmul and attention in this precision: strict or invariant (an answer does not depend on what else is
+    /// asked, on any device or on one) or fast
     #[arg(long, default_value = "strict")]
     precision: Precision,
     /// Use this many threads on the CPU device [default: one per core]

@@ -30,6 +30,7 @@ mod layout;
 mod memory;
 mod metal;
 mod null;
+mod pages;
 mod pool;
 mod profile;
 mod properties;
@@ -58,6 +59,7 @@ pub use metal::{
     CompiledMetal, ConstantValue, ERROR_FLAG_BYTES, METAL_VERSION, Metal, MetalCode, MetalFile, MetalForm, UserMetal, metal_type, rejection,
 };
 pub use null::NullBackend;
+pub use pages::advise_huge_pages;
 pub use pool::{Pool, PoolStatistics};
 pub use profile::{Activity, ProfileEvent, ProfileLog};
 pub use properties::{DeviceFeatures, DeviceKind, DeviceProperties};

@@ -38,7 +38,7 @@ pub use elinvar_atlas as atlas;
 pub use elinvar_core::{
     Access, Activity, Binding, Cache, Completion, ConstantValue, DType, Device, DeviceKind, DeviceProperties, Element, Error, ErrorKind, FastMap,
     HostMemory, HostMemoryMut, Layout, MemoryInfo, PipelineInfo, Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Shape, SplitMix64,
-    Storage, format_bytes,
+    Storage, advise_huge_pages, format_bytes,
 };
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision, Scalar};

@@ -24,7 +24,10 @@ pub(crate) const COPIES: MetalFile = metal_file!("cuda/copies.cu");
 /// Instructions of compute capability 9.0, after [`NUMBERS`].
 pub(crate) const INSTRUCTIONS: MetalFile = metal_file!("cuda/instructions.cu");
 
-/// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast precision or with exact sums.
+/// Products of warpgroups of 64 rows and any number of eights of others.
+pub(crate) const EIGHTS: MetalFile = metal_file!("cuda/eights.cu");
+
+/// What a CUDA device runs in place of a kernel's Metal form: for kernels written for its hardware, of fast or invariant precision or with exact sums.
 ///
 /// A launch plan gives one only to a device with [`CudaFeatures`].
 #[derive(Clone, Copy, Debug)]

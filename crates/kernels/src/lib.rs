@@ -20,6 +20,7 @@ pub mod rows;
 pub use elinvar_math::{self as math, functions, simd};
 
 mod attributes;
+mod chain;
 mod definition;
 mod description;
 mod elementwise;

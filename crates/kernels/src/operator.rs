@@ -21,8 +21,20 @@ named! {
         /// The canonical order of operations: the same bits everywhere.
         #[default]
         Strict "strict",
+        /// One order of operations on each device: the same bits of a row on that device, whatever else is computed.
+        Invariant "invariant",
         /// Any order and any matrix unit, f32 accumulation: compared by normalised error.
         Fast "fast",
+    }
+}
+
+impl Precision {
+    /// Whether the order of operations may depend on the shapes.
+    pub fn is_fast(self) -> bool {
+        match self {
+            Precision::Strict | Precision::Invariant => false,
+            Precision::Fast => true,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! Whether requests of an engine get on a device what a session with the model for itself gets on the CPU, bit for bit: `engine_bits [DEVICE] [PROMPTS]`.
+//! Whether requests of an engine get on a device what a session with the model for itself gets on the CPU, bit for bit:
+//! `engine_bits [DEVICE] [PROMPTS] [PRECISION]`.
 //!
-//! Strict precision, a model of random bf16 weights, caches of f32 and f16; temperatures 0 and 1. Each request reports the log probability of every token. They run
-//! alone, among 1, 3 and 15 others, in steps of 1, 64 and 512 tokens, from the prefix cache, with so few pages that they are preempted, and with guesses of their
-//! next tokens: those of the model itself, of another one, and of the text so far.
+//! In invariant precision the session is on the device itself. A model of random bf16 weights, caches of f32 and f16; temperatures 0 and 1. Each request
+//! reports the log probability of every token. They run alone, among 1, 3 and 15 others, in steps of 1, 64 and 512 tokens, from the prefix cache, with so few
+//! pages that they are preempted, and with guesses of their next tokens: those of the model itself, of another one, and of the text so far.
 
 use std::{collections::HashMap, error::Error, process::ExitCode, sync::Arc, time::Instant};
 
@@ -19,7 +20,7 @@ fn config() -> Config {
 }
 
 fn model(executor: &Executor, seed: u64) -> elinvar::Result<Arc<Model>> {
-    Model::random(&executor.with_precision(Precision::Strict), config(), WeightType::Plain(DType::BF16), seed).map(Arc::new)
+    Model::random(executor, config(), WeightType::Plain(DType::BF16), seed).map(Arc::new)
 }
 
 fn request(number: usize) -> Request {
@@ -69,8 +70,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let device: BackendType = arguments.next().as_deref().unwrap_or("cpu").parse()?;
     let count: usize = arguments.next().map_or(Ok(16), |text| text.parse())?;
-    let reference = model(&Executor::new_with_backend(BackendType::Cpu)?, 1)?;
-    let executor = Executor::new_with_backend(device)?;
+    let precision: Precision = arguments.next().map_or(Ok(Precision::Strict), |text| text.parse())?;
+    let on = |device| Ok::<_, elinvar::Error>(Executor::new_with_backend(device)?.with_precision(precision));
+    let reference = model(&on(if precision == Precision::Strict { BackendType::Cpu } else { device })?, 1)?;
+    let executor = on(device)?;
     let (other, model) = (model(&executor, 2)?, model(&executor, 1)?);
     let drafts = |source| Some(Drafts { source, most: 4 });
     let requests: Vec<_> = (0..count).map(request).collect();

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -144,11 +145,12 @@ class _Steps:
         return self.add("pow", self.of(args[0]), self.of(exponent))
 
     def _reduce(self, node: fx.Node, name: str) -> int:
-        x = _value(node.args[0])
-        dims: Any = node.args[1] if len(node.args) > 1 else None
-        keepdim = node.args[2] if len(node.args) > 2 else node.kwargs.get("keepdim", False)
+        args: Any = node.args
+        x = _value(args[0])
+        dims = args[1] if len(args) > 1 else None
+        keepdim = args[2] if len(args) > 2 else node.kwargs.get("keepdim", False)
         dims = sorted({dim % max(x.dim(), 1) for dim in ([dims] if isinstance(dims, int) else dims or range(x.dim()))})
-        return self.add(name, self.of(node.args[0]), axes=",".join(map(str, dims)) or None, keepdims=bool(keepdim))
+        return self.add(name, self.of(args[0]), axes=",".join(map(str, dims)) or None, keepdims=bool(keepdim))
 
 
 class Region(torch.nn.Module):
@@ -229,8 +231,7 @@ _DECOMPOSED = [
 
 def backend(module: fx.GraphModule, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """What ``torch.compile(backend="elinvar")`` calls."""
-    packets = [packet for packet in _DECOMPOSED if packet is not None]
-    decompositions: Any = torch._decomp.get_decompositions(packets)
+    decompositions: Any = get_decompositions(_DECOMPOSED)
     compiler = aot_autograd(
         fw_compiler=compile_graph,
         bw_compiler=compile_graph,

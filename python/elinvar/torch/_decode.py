@@ -14,7 +14,9 @@ from elinvar.torch._state import is_strict
 
 
 def _config(model: nn.Module) -> str:
-    config: Any = model.config
+    config: Any = getattr(model, "config", None)
+    if config is None:
+        raise ValueError(f"{type(model).__name__} has no configuration: a causal language model of Hugging Face's is expected")
     return json.dumps({**config.to_dict(), "architectures": [type(model).__name__]}, default=str)
 
 
@@ -38,7 +40,6 @@ class Decoder:
         tensors = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
         self._tensors = {name: tensor if tensor.is_contiguous() else tensor.contiguous() for name, tensor in tensors.items()}
         self._places = self._state(model)
-        first = next(iter(self._tensors.values()))
         self.strict = is_strict() if strict is None else strict
         self.capacity = capacity
         self._native = TorchDecoder(_config(model), list(self._tensors.items()), capacity, self.strict)

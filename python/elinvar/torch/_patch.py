@@ -9,7 +9,6 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from elinvar.torch import functional as F

@@ -72,15 +72,17 @@ class Operator:
         known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
         gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
-        self.call: Callable[..., Any] = getattr(torch.ops.elinvar, name).default
+        # A tensor, or a tuple of them where there are results beside it.
+        self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
         operands = [(name, name in trained.split(), name in saves.split()) for name in self.tensors]
         empty = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
         self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, empty, self.call, self.gradient)
         forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
-        self.native.track(type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward}).apply)
+        on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
+        self.native.track(on_tape.apply)
         # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
-        self.now: Callable[..., Any] = self.native.now
+        self.now: Callable[..., Tensor] = self.native.now
         self._register(casts)
 
     def _register(self, casts: bool) -> None:

@@ -118,6 +118,9 @@ def attention(
     ``c · tanh(s / c)``. The result is ``[batch, heads, queries, d]``, or ``[batch, queries, heads, d]`` with ``tokens_first``; a query that attends no key
     gives zeros. No gradient flows to the mask.
     """
+    if not q.dim() == k.dim() == v.dim() == 4:
+        shapes = ", ".join(str(list(x.shape)) for x in (q, k, v))
+        raise ValueError(f"attention: q, k and v have shapes {shapes}: each is [batch, heads, tokens, d]")
     near = [x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)]
     offset = k.shape[2] - q.shape[2] if causal or window is not None else 0
     return (ATTENTION.call if is_compiling() else ATTENTION.now)(*near, mask, scale, causal, offset, window, softcap, tokens_first, is_strict())
@@ -135,8 +138,7 @@ def sum(x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False) ->
 
 
 def _losses(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    losses, *_ = (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)
-    return losses
+    return (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)[0]
 
 
 def _mean(losses: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:

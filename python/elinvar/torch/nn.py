@@ -63,6 +63,8 @@ class LoRALinear(nn.Module):
 
     def __init__(self, base_layer: nn.Linear, r: int, alpha: float) -> None:
         super().__init__()
+        if r < 1:
+            raise ValueError(f"LoRALinear: the rank r is {r}: at least 1 is expected")
         weight = base_layer.weight
         self.base_layer = base_layer.requires_grad_(False)
         self.lora_A = nn.Linear(base_layer.in_features, r, bias=False, device=weight.device, dtype=weight.dtype)
@@ -128,7 +130,8 @@ class CrossEntropy(nn.Module):
 
     def __init__(self, ignore_index: int = -100, reduction: Literal["none", "mean", "sum"] = "mean") -> None:
         super().__init__()
-        self.ignore_index, self.reduction = ignore_index, reduction
+        self.ignore_index = ignore_index
+        self.reduction: Literal["none", "mean", "sum"] = reduction
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets, self.ignore_index, self.reduction)

@@ -45,6 +45,10 @@ fn other<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Other<'py>>> {
         let is_bool = object.is_instance_of::<PyBool>();
         return scalar(object).map(|number| Some(Other::Number(number, is_bool)));
     }
+    // NumPy's arrays and PyTorch's tensors: without this Python would report what they tried.
+    if object.hasattr(intern!(object.py(), "__dlpack__"))? {
+        return Err(PyTypeError::new_err(format!("an elinvar.Tensor and {}: make a tensor of it first, with executor.tensor", object.get_type())));
+    }
     Ok(None)
 }
 

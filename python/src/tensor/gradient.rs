@@ -33,6 +33,11 @@ impl Tensor {
     fn gradients(&self, py: Python<'_>, upstream: Option<&Tensor>) -> PyResult<elinvar::Gradients> {
         let tensor = self.context.take(self)?;
         let upstream = upstream.map(|upstream| self.context.take(upstream)).transpose()?;
+        let (shape, count) = (tensor.shape(), tensor.shape().elements());
+        if upstream.is_none() && count != 1 {
+            let message = format!("backward of a tensor of shape {shape}, which has {count} elements: one is expected, a loss; or give its gradient");
+            return Err(PyValueError::new_err(message));
+        }
         let shared = self.is_shared();
         py.detach(|| {
             let gradients = match &upstream {

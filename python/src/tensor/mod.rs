@@ -63,7 +63,10 @@ pub(crate) fn scalar(number: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     if let Ok(whole) = number.call_method0("__index__") {
         return whole.extract().map(Scalar::Int);
     }
-    number.extract::<f64>().map(Scalar::Float).map_err(|_| PyTypeError::new_err(format!("{number} is no number")))
+    number
+        .extract::<f64>()
+        .map(Scalar::Float)
+        .map_err(|_| PyTypeError::new_err(format!("{} is no number: arrays and lists become tensors by executor.tensor", number.get_type())))
 }
 
 impl Tensor {

@@ -48,10 +48,11 @@ impl Torch {
         })
     }
 
-    /// Whether a tensor is an ordinary one.
+    /// Whether a tensor is an ordinary one, whose memory has the elements themselves, not their negatives.
     fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let kind = tensor.get_type();
-        kind.is(&self.tensor) || kind.is(&self.parameter)
+        let is_negated = || tensor.call_method0(intern!(tensor.py(), "is_neg")).is_ok_and(|is_negated| is_negated.is_truthy().unwrap_or(true));
+        (kind.is(&self.tensor) || kind.is(&self.parameter)) && !is_negated()
     }
 
     /// Whether a mode, a transformation, tracing or autocast has a say in what is computed.

@@ -1,13 +1,19 @@
 //! Calls that come back with tensors of the same types and layouts: recorded once, over what stands for the tensors, and replayed where those of each call are.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use elinvar::{Completion, Executor, FastMap, Recording, Result, Tensor};
+use elinvar::{Completion, Executor, FastMap, Recording, Result, Tensor, advise_huge_pages};
 
 use super::{Known, Place, described::Call};
 
 /// Bytes for what is between a call's operators, up to which its recording is kept. The recordings of a place share them.
 const LARGEST: usize = 64 << 20;
+
+/// Bytes of a result from which its pages matter.
+const LARGE: usize = 2 << 20;
 
 /// Recordings that an operator keeps. Where there are more calls, all begin again.
 const MOST: usize = 1024;
@@ -20,6 +26,8 @@ struct Kept {
     recording: Recording,
     /// What stands for the tensors.
     places: Vec<Tensor>,
+    /// Which of them are written on the CPU, and large: their bytes.
+    large: Vec<(usize, usize)>,
     is_short: bool,
 }
 
@@ -27,6 +35,10 @@ impl Kept {
     /// What values it may reject is reported at once, or by a call after it where work goes on in the order of a stream.
     fn run(&self, place: Place, call: &Call, may_reject: bool) -> Result<()> {
         self.known.report(false)?;
+        for (index, bytes) in &self.large {
+            // PyTorch hands out large memory unwritten.
+            call.addresses().get(*index).and_then(|address| NonNull::new(*address as *mut u8)).inspect(|first| advise_huge_pages(*first, *bytes));
+        }
         let completion = self.known.turns.take(|executor| self.replay(executor, place, call, may_reject))?;
         if may_reject && !self.known.is_blocking {
             self.known.rejecting().push_back(completion);
@@ -79,8 +91,11 @@ impl Calls {
             operand.as_ref().map(|(dtype, layout)| known.turns.executor().stand_in(*dtype, layout, index < read)).transpose()
         };
         let mut reads = call.operands()?.iter().enumerate().map(stand_in).collect::<Result<Vec<_>>>()?;
-        let places = reads.iter().flatten().cloned().collect();
+        let places: Vec<_> = reads.iter().flatten().cloned().collect();
         let writes: Vec<_> = reads.drain(read..).flatten().collect();
+        let bytes = |tensor: &Tensor| tensor.shape().elements() * tensor.dtype().size();
+        let of_writes = places.iter().enumerate().skip(places.len() - writes.len()).filter(|_| place == Place::Cpu);
+        let large = of_writes.map(|(index, tensor)| (index, bytes(tensor))).filter(|(_, bytes)| *bytes >= LARGE).collect();
         let mut workspace = known.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = workspace.clone();
         let (recording, ()) = known.turns.take(|executor| executor.record_in(&mut used, |recorded| body(recorded, &reads, &writes)))?;
@@ -90,7 +105,7 @@ impl Calls {
         }
         drop(workspace);
         let is_short = place == Place::Cpu && recording.bytes() <= SHORT;
-        let made = Kept { known, recording, places, is_short };
+        let made = Kept { known, recording, places, large, is_short };
         made.run(place, call, may_reject)?;
         if is_kept {
             if calls.len() >= MOST {

@@ -8,8 +8,8 @@ use std::{
 
 use clap::Args;
 use elinvar::{
-    BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Result, cuda_compiler, devices, format_bytes,
-    kernels::conformance::{Case, Tally, cases, compile, each_kernel_once, run_suite},
+    BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Precision, Result, cuda_compiler, devices, format_bytes,
+    kernels::conformance::{Case, Tally, cases, check_rows, compile, each_kernel_once, run_suite},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -70,11 +70,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
         let full = args.full || report.backend != BackendType::MetalSim && !args.quick;
         if report.state.is_ok() {
             // One device's trouble says nothing of the next one.
-            let sound = examine(&report, reference.device(), chosen.clone(), full).unwrap_or_else(|error| {
+            let failed = |error: Error| {
                 print_line(format!("          {error}"));
                 false
-            });
-            verdicts.push((report.backend, sound));
+            };
+            let sound = examine(&report, reference.device(), chosen.clone(), full).unwrap_or_else(failed);
+            let are_sound = !full || examine_rows(&report, args.operator.as_deref()).unwrap_or_else(failed);
+            verdicts.push((report.backend, sound && are_sound));
         }
     }
     verdict(args, &verdicts)
@@ -129,6 +131,26 @@ fn examine(report: &DeviceReport, reference: &Device, all: Vec<Case>, full: bool
         print_line(format!("          and {} more", failures.len() - SHOWN));
     }
     Ok(rejected.is_empty() && failed == 0)
+}
+
+/// Whether rows of linear layers have the bits by themselves that they have among others.
+fn examine_rows(report: &DeviceReport, operator: Option<&str>) -> Result<bool> {
+    // Rows, columns and summed elements: with lines of whole words, and others.
+    const EXTENTS: [[usize; 3]; 2] = [[600, 336, 1160], [70, 331, 1157]];
+    let executor = Executor::new_with_backend(report.backend)?;
+    let mut sound = true;
+    for (precision, extents) in
+        [Precision::Strict, Precision::Invariant].into_iter().flat_map(|precision| EXTENTS.map(|extents| (precision, extents)))
+    {
+        let outcome = check_rows(executor.device(), precision, operator, extents);
+        sound &= outcome.is_ok();
+        match outcome {
+            Ok(0) => {}
+            Ok(pieces) => print_line(format!("          {precision} rows have the same bits among others: {pieces} pieces of {} rows", extents[0])),
+            Err(error) => print_line(format!("          {precision} rows: {error}")),
+        }
+    }
+    Ok(sound)
 }
 
 /// What does not compile, each message once: kernels share files, and so what is wrong in them.

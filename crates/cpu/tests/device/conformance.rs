@@ -42,6 +42,14 @@ fn every_operator_agrees_with_its_oracle_at_any_number_of_threads() {
     println!("{} cases", cases.len());
 }
 
+#[test]
+fn rows_have_the_bits_that_they_have_among_others() {
+    let _level = crate::LEVEL.read().unwrap();
+    for precision in [Precision::Strict, Precision::Invariant] {
+        assert!(conformance::check_rows(&device(2), precision, None, [70, 40, 300]).unwrap() > 500);
+    }
+}
+
 /// An operator by the plan of what it stands for.
 #[derive(Debug)]
 struct Defined(Arc<dyn Operator>);

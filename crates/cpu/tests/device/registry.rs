@@ -89,7 +89,7 @@ fn attributes_that_do_not_fit_are_named_with_what_is_allowed() {
     for (operator, name, value, expected) in [
         ("softmax", "axis", "x", "softmax: attribute 'axis' is 'x': expected a whole number (The axis; negative counts from the end.)"),
         ("attention", "left_window", "-2", "attention: attribute 'left_window' is '-2': expected a whole number from 0 on"),
-        ("attention", "precision", "sloppy", "attention: attribute 'precision' is 'sloppy': expected strict or fast"),
+        ("attention", "precision", "sloppy", "attention: attribute 'precision' is 'sloppy': expected strict, invariant or fast"),
         ("scatter_nd", "reduction", "sum", "scatter_nd: attribute 'reduction' is 'sum': expected none, add, mul, min or max"),
         ("cumsum", "reverse", "yes", "cumsum: attribute 'reverse' is 'yes': expected true or false"),
         ("rms_norm", "epsilon", "", "rms_norm: attribute 'epsilon' is '': expected a number"),

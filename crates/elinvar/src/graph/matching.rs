@@ -111,7 +111,8 @@ impl<'a> Found<'a> {
                 (Some(wanted), Some(found)) => self.is_operand(graph, wanted, found),
                 (Some(_), None) | (None, Some(_)) => false,
             })
-            && (wanted.operator.is_same(&**operator) || operator.strict().is_some_and(|strict| wanted.operator.is_same(&*strict)));
+            && (wanted.operator.is_same(&**operator)
+                || operator.precision().is_fast() && operator.strict().is_some_and(|strict| wanted.operator.is_same(&*strict)));
         if fits {
             self.steps.insert(step, node);
             self.nodes.insert(node);

@@ -4,7 +4,7 @@ use elinvar_core::{DType, DeviceProperties, Layout, Result, Shape};
 
 use super::{Attention, operands, prefill, tiled};
 use crate::{
-    Definition, Operand, Precision, TensorInfo,
+    Definition, Operand, TensorInfo,
     dequantize::Dequantize,
     quantized::{Format, cached},
 };
@@ -12,7 +12,7 @@ use crate::{
 /// The steps, where such a kernel then serves.
 pub(super) fn definition(operator: &Attention, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Definition>> {
     let given = operands::Inputs::new(inputs)?;
-    if given.k.dtype != DType::U8 || operator.precision == Precision::Strict {
+    if given.k.dtype != DType::U8 || !operator.precision.is_fast() {
         return Ok(None);
     }
     let mut definition = Definition::new(inputs);

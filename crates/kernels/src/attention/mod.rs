@@ -85,7 +85,7 @@ attributes! {
     pub struct Attention {
         /// Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
         pub tokens_first: bool = false,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     } and {
         /// How scores are made, and which keys are attended.

@@ -159,7 +159,7 @@ fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
 pub(crate) fn bound_of(precision: Precision, unmasked: Option<DType>, d: Dims, scoring: &Scoring) -> Bound {
     let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0;
     match (precision, unmasked) {
-        (Precision::Strict, _) => Bound::EXACT.with_absolute(bound(d, scoring)),
+        (Precision::Strict | Precision::Invariant, _) => Bound::EXACT.with_absolute(bound(d, scoring)),
         (Precision::Fast, Some(DType::F16 | DType::U8)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, Some(DType::BF16)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, scoring)),

@@ -65,14 +65,14 @@ impl Workspace {
 simd! {
     /// The softmax of a row, in place; zeros for a row of −∞ alone.
     fn probabilities(row: &mut [f32]) {
-        let max = order::fold(row, f32::NEG_INFINITY, order::max, order::max);
+        let max = order::fold(&*row, f32::NEG_INFINITY, order::max, order::max);
         if max == f32::NEG_INFINITY {
             return row.fill(0.0);
         }
         for score in row.iter_mut() {
             *score = math::exp(*score - max);
         }
-        let scale = 1.0 / order::sum(row, order::add);
+        let scale = 1.0 / order::sum(&*row, order::add);
         for weight in row.iter_mut() {
             *weight *= scale;
         }

@@ -95,6 +95,13 @@ impl HostTensor {
         Ok(Self { dtype, dims: dims.to_vec(), bytes: bytes.to_vec(), view: None })
     }
 
+    /// Some rows of a row-major tensor, along its first axis.
+    pub(super) fn rows(&self, first: usize, count: usize) -> Self {
+        let bytes = self.bytes.len() / self.dims[0].max(1);
+        let dims = [&[count], &self.dims[1..]].concat();
+        Self { dims, bytes: self.bytes[first * bytes..(first + count) * bytes].to_vec(), ..self.clone() }
+    }
+
     /// A view of a row-major tensor: permuted, sliced or broadcast.
     ///
     /// # Errors

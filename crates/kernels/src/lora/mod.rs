@@ -95,7 +95,7 @@ attributes! {
     pub struct LoraLinear {
         /// Scales the adapter.
         pub scale: f32 = 1,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     }
 }
@@ -183,7 +183,7 @@ impl Operator for LoraLinear {
         if inputs.bias.is_none() {
             codes[AT.bias] = ABSENT;
         }
-        let strict = u32::from(self.precision == Precision::Strict);
+        let strict = u32::from(!self.precision.is_fast());
         let params = Params { m: m as u64, n: n as u64, k: k as u64, r: r as u64, scale: self.scale, strict, dtypes: codes };
         if device.simd_width > 1 { self.for_gpu((operands, inputs), &params, buffers, device) } else { Ok(for_cpu(&params, buffers)) }
     }
@@ -191,7 +191,7 @@ impl Operator for LoraLinear {
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
         let Inputs { x, .. } = Inputs::new(inputs)?;
         let is_of_adapter = |index: usize| !wanted[index] || [AT.x, AT.a, AT.b].contains(&index);
-        if self.precision == Precision::Fast && x.dtype.size() == 2 && (0..wanted.len()).all(is_of_adapter) {
+        if self.precision.is_fast() && x.dtype.size() == 2 && (0..wanted.len()).all(is_of_adapter) {
             return gradient::of_adapter(self, inputs, upstream, wanted);
         }
         // That of three products and a sum: the adapter's small one is computed again.
@@ -261,7 +261,7 @@ impl LoraLinear {
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
         let output = Some(Inputs::new(inputs)?.x.dtype);
         // Fast products would round f32 to the type of x.
-        let between = if self.precision == Precision::Fast { output } else { Some(DType::F32) };
+        let between = if self.precision.is_fast() { output } else { Some(DType::F32) };
         let projected = apart.apply_one(MatMul { output: between, ..linear }, &[apart.input(AT.x), apart.input(AT.a)])?;
         let adapted = apart.apply_one(MatMul { alpha: self.scale, output, ..linear }, &[Some(projected), apart.input(AT.b)])?;
         let base = apart.apply_one(linear, &[apart.input(AT.x), apart.input(AT.weight), apart.input(AT.bias)])?;

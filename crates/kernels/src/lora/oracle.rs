@@ -18,7 +18,7 @@ fn case([x, weight, adapter]: [DType; 3], [m, n, k, r]: [usize; 4], precision: P
     let size = (k as f64).sqrt() * (1.0 + f64::from(scale) * (r as f64).sqrt());
     // Of many rows, fast, the adapter may be rounded to y's type by itself.
     let rounding = match (precision, x) {
-        (Precision::Strict, _) | (_, DType::F32) => 0.0,
+        (Precision::Strict | Precision::Invariant, _) | (_, DType::F32) => 0.0,
         (_, DType::F16) => 2f64.powi(-11),
         _ => 2f64.powi(-8),
     };

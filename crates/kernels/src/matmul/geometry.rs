@@ -149,8 +149,9 @@ impl Geometry {
         Self { precision, ..self }
     }
 
+    /// Whether its sums are strict; invariant ones are where no kernel gains by another order.
     pub(super) fn is_strict(&self) -> bool {
-        self.precision == Precision::Strict
+        !self.precision.is_fast()
     }
 
     pub(super) fn dtypes(&self) -> [DType; 2] {

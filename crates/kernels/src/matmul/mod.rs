@@ -28,8 +28,9 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Result};
 
 use crate::{
-    Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
+    Argument, Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
+    chain,
     description::describe,
     signature::{mismatch, operands, shape_of},
 };
@@ -52,7 +53,7 @@ attributes! {
         pub transpose_b: bool = false,
         /// Scales the product, not the bias.
         pub alpha: f32 = 1,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
         /// Type of the output; that of `a` if absent.
         pub output: Option<DType>,
@@ -101,6 +102,30 @@ impl MatMul {
         Ok((geometry.scaled(self.alpha).with_precision(self.precision), dims))
     }
 
+    /// The plan of an invariant product whose sums are chains, where the device has it: that depends on the types and the weight, never on the rows.
+    fn by_chains(&self, inputs: &operands::Inputs, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let &operands::Inputs { a, b, bias } = inputs;
+        let is_layer = self.transpose_b && !self.transpose_a && self.alpha == 1.0 && b.shape().rank() == 2 && a.layout.is_contiguous();
+        let are_f32 = [a.dtype, outputs[0].dtype] == [DType::F32; 2];
+        if self.precision != Precision::Invariant || !is_layer || !are_f32 || !chain::takes(b, device) {
+            return Ok(None);
+        }
+        let (m, k) = a.shape().split_last().map_or((1, 1), |(&k, rows)| (rows.iter().product(), k));
+        let product = chain::Layers {
+            extents: [m, k],
+            n: [b.shape()[0], 0, 0],
+            dtypes: [b.dtype, bias.map_or(DType::F32, |bias| bias.dtype)],
+            biases: [bias.is_some(), false, false],
+            has_residual: false,
+            gated: false,
+            norm: None,
+        };
+        let [x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let none = Argument::Absent;
+        let mut plan = Plan::default();
+        Ok(product.plan([x, none], [w, none, none, bias, none, none, none, y, none, none], device, &mut plan).map(|()| plan))
+    }
+
     /// The operands for the vendor's library, where that gains.
     fn for_library(&self, inputs: &operands::Inputs) -> Result<Option<Operands>> {
         let &operands::Inputs { a, b, bias } = inputs;
@@ -126,6 +151,9 @@ impl Operator for MatMul {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
+        if let Some(plan) = self.by_chains(&inputs, outputs, device)? {
+            return Ok(plan);
+        }
         if let Some(operands) = self.for_library(&inputs)?
             && let Some(plan) = operands.plan(device, |[a, b]| Ok(self.geometry(a, b)?.0))?
         {

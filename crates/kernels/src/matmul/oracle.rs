@@ -16,7 +16,15 @@ pub(crate) fn product([m, n, k]: [usize; 3], a: impl Fn(usize, usize) -> f64, b:
 
 /// Of a sum of `k` products of at most one, relative to its size of √k: fast sums have long chains, integers of 15 bits are off by 2^-15 of the largest.
 pub(crate) fn error(precision: Precision, [a, b]: [DType; 2], k: usize) -> f64 {
-    if precision == Precision::Strict && dot::applies(a, b) { 2f64.powi(-14) } else { (k.div_ceil(256) + 70) as f64 * 2f64.powi(-24) }
+    match precision {
+        Precision::Strict if dot::applies(a, b) => 2f64.powi(-14),
+        // Strict, or f32 elements are rounded to the type of the others.
+        Precision::Invariant if dot::applies(a, b) => match [a, b].contains(&DType::BF16) {
+            true => 2f64.powi(-8),
+            false => 2f64.powi(-11),
+        },
+        Precision::Strict | Precision::Invariant | Precision::Fast => (k.div_ceil(256) + 70) as f64 * 2f64.powi(-24),
+    }
 }
 
 pub(crate) fn bound(precision: Precision, types: [DType; 2], k: usize) -> Bound {
@@ -183,6 +191,11 @@ pub(crate) fn cases() -> Vec<Case> {
     for (dtype, transpose_a) in [(f32, true), (f16, true), (bf16, false)] {
         cases.push(added(MatMulAdd { transpose_a, precision: Precision::Fast, ..sum }, dtype, [130, 72, 256]));
     }
+    let invariant = MatMul { precision: Precision::Invariant, ..linear };
+    for (number, m) in [1, 7, 64, 130].into_iter().enumerate() {
+        cases.push(single(invariant, [DType::F32, [bf16, f16][number % 2]], [m, 40 + m, 64 * (number + 1)]));
+    }
+    cases.push(single(invariant, [bf16, bf16], [9, 48, 192]));
     let fast = MatMul { precision: Precision::Fast, alpha: 0.5, ..MatMul::default() };
     cases.extend([[2, 3, 31], [1, 3, 287], [2, 3, 287], [9, 9, 287], [130, 130, 775]].map(|extents| narrowed(linear, extents)));
     cases.push(narrowed(MatMul { alpha: 1.0, transpose_b: true, ..fast }, [9, 9, 287]));

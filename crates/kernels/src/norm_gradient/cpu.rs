@@ -1,4 +1,4 @@
-//! The CPU kernels: a row of pairs at a time, widened in cache, and the sums of the shares' columns.
+//! The CPU kernels: a row at a time, widened in cache, and the sums of the shares' columns.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
@@ -28,19 +28,24 @@ fn run<T: Float, W: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let width = if centred { 2 * n } else { n };
     let together = if walkers > 0 { share as usize } else { rows_per_task(n, count) };
     for_each(count.div_ceil(together), together * n, |task| {
-        let mut pairs = vec![[0f32; 2]; n];
-        let (mut x_row, mut dy_row, mut sums) = (vec![0f32; n], vec![0f32; n], vec![0f32; walkers * width]);
+        let (mut x_row, mut dy_row, mut weighted, mut sums) = (vec![0f32; n], vec![0f32; n], vec![0f32; n], vec![0f32; walkers * width]);
         for (index, row) in (task * together..((task + 1) * together).min(count)).enumerate() {
             let range = row * n..(row + 1) * n;
             T::widen_into(&x[range.clone()], &mut x_row);
             T::widen_into(&dy[range.clone()], &mut dy_row);
-            pair(&x_row, &dy_row, weight.as_deref(), &mut pairs);
-            let found = centre(&mut pairs, epsilon, centred);
+            let weighted = match weight.as_deref() {
+                None => &dy_row,
+                Some(weight) => {
+                    weigh(&dy_row, weight, &mut weighted);
+                    &weighted
+                }
+            };
+            let found = centre(&mut x_row, weighted, epsilon, centred);
             if walkers > 0 {
                 let (weight, bias) = sums[index % walkers * width..][..width].split_at_mut(n);
-                add_row(&pairs, &dy_row, found.scale, weight, bias);
+                add_row(&x_row, &dy_row, found.scale, weight, bias);
             }
-            differentiate(&pairs, found, centred, &mut x_row);
+            differentiate(&mut x_row, weighted, found, centred);
             // SAFETY: this row belongs to this task.
             let to = unsafe { dx.part(row * n, n) };
             T::narrow_into(&x_row, to);
@@ -67,44 +72,42 @@ struct Found {
 }
 
 simd! {
-    /// The row's elements, each with its gradient times the weight.
-    fn pair(x: &[f32], dy: &[f32], weight: Option<&[f32]>, pairs: &mut [[f32; 2]]) {
-        match weight {
-            None => pairs.iter_mut().zip(x).zip(dy).for_each(|((pair, x), dy)| *pair = [*x, *dy]),
-            Some(weight) => pairs.iter_mut().zip(x).zip(dy).zip(weight).for_each(|(((pair, x), dy), w)| *pair = [*x, dy * w]),
-        }
+    /// The gradients times the weight.
+    fn weigh(dy: &[f32], weight: &[f32], weighted: &mut [f32]) {
+        weighted.iter_mut().zip(dy).zip(weight).for_each(|((h, dy), w)| *h = dy * w);
     }
 }
 
 simd! {
     /// Takes the mean from the elements.
-    fn centre(pairs: &mut [[f32; 2]], epsilon: f32, centred: bool) -> Found {
-        let count = pairs.len() as f32;
+    fn centre(x: &mut [f32], weighted: &[f32], epsilon: f32, centred: bool) -> Found {
+        let count = x.len() as f32;
         if centred {
-            let mean = order::sum(pairs, |a, [x, _]: [f32; 2]| a + x) / count;
-            pairs.iter_mut().for_each(|[x, _]| *x -= mean);
+            let mean = order::sum(&*x, order::add) / count;
+            x.iter_mut().for_each(|x| *x -= mean);
         }
-        let scale = 1.0 / (order::sum(pairs, |a, [c, _]: [f32; 2]| c.mul_add(c, a)) / count + epsilon).sqrt();
-        let shift = if centred { order::sum(pairs, |a, [_, h]: [f32; 2]| a + h) / count } else { 0.0 };
-        let slope = order::sum(pairs, |a, [c, h]: [f32; 2]| h.mul_add(c, a)) * scale / count;
+        let scale = 1.0 / (order::sum(&*x, |a, c: f32| c.mul_add(c, a)) / count + epsilon).sqrt();
+        let shift = if centred { order::sum(weighted, order::add) / count } else { 0.0 };
+        let slope = order::sum([&*x, weighted], |a, [c, h]: [f32; 2]| h.mul_add(c, a)) * scale / count;
         Found { scale, shift, slope }
     }
 }
 
 simd! {
     /// Adds what a row has for the weight, and for the bias if there are sums for it.
-    fn add_row(pairs: &[[f32; 2]], dy: &[f32], scale: f32, weight: &mut [f32], bias: &mut [f32]) {
-        weight.iter_mut().zip(pairs).zip(dy).for_each(|((sum, [c, _]), dy)| *sum = dy.mul_add(c * scale, *sum));
+    fn add_row(x: &[f32], dy: &[f32], scale: f32, weight: &mut [f32], bias: &mut [f32]) {
+        weight.iter_mut().zip(x).zip(dy).for_each(|((sum, c), dy)| *sum = dy.mul_add(c * scale, *sum));
         bias.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy);
     }
 }
 
 simd! {
-    fn differentiate(pairs: &[[f32; 2]], found: Found, centred: bool, dx: &mut [f32]) {
+    /// The row becomes its gradient.
+    fn differentiate(x: &mut [f32], weighted: &[f32], found: Found, centred: bool) {
         let Found { scale, shift, slope } = found;
-        for (dx, [c, h]) in dx.iter_mut().zip(pairs) {
-            let normalised = c * scale;
-            *dx = ((if centred { h - shift } else { *h }) - normalised * slope) * scale;
+        for (x, h) in x.iter_mut().zip(weighted) {
+            let normalised = *x * scale;
+            *x = ((if centred { h - shift } else { *h }) - normalised * slope) * scale;
         }
     }
 }

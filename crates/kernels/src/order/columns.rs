@@ -172,7 +172,7 @@ mod tests {
             fold_columns(line, n, 0..row_groups(n), sum, &mut scratch, &mut total);
             for (c, total) in total.iter().enumerate() {
                 let row: Vec<f32> = data.iter().skip(c).step_by(width).copied().collect();
-                assert_eq!(total.to_bits(), fold(&row, 0.0, add, add).to_bits(), "n = {n}, column {c}");
+                assert_eq!(total.to_bits(), fold(&row[..], 0.0, add, add).to_bits(), "n = {n}, column {c}");
             }
         }
     }

@@ -40,22 +40,75 @@ pub(crate) const PARTIALS: usize = 32 * 4;
 /// Rows below this length use few enough accumulators that the rest is not worth touching.
 const SHORT: usize = 64;
 
+/// What is folded: a row, or the elements of two rows in pairs.
+pub trait Row: Copy {
+    /// What a step takes.
+    type Item: Copy;
+
+    /// How many there are.
+    fn length(self) -> usize;
+
+    /// Those at `range`, if all are there.
+    fn get(self, range: Range<usize>) -> Option<Self>;
+
+    /// The one at `index`.
+    fn at(self, index: usize) -> Self::Item;
+}
+
+impl<T: Copy> Row for &[T] {
+    type Item = T;
+
+    #[inline(always)]
+    fn length(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn get(self, range: Range<usize>) -> Option<Self> {
+        self.get(range)
+    }
+
+    #[inline(always)]
+    fn at(self, index: usize) -> T {
+        self[index]
+    }
+}
+
+impl<T: Copy> Row for [&[T]; 2] {
+    type Item = [T; 2];
+
+    #[inline(always)]
+    fn length(self) -> usize {
+        self[0].len().min(self[1].len())
+    }
+
+    #[inline(always)]
+    fn get(self, range: Range<usize>) -> Option<Self> {
+        Some([self[0].get(range.clone())?, self[1].get(range)?])
+    }
+
+    #[inline(always)]
+    fn at(self, index: usize) -> [T; 2] {
+        [self[0][index], self[1][index]]
+    }
+}
+
 /// Folds a row in canonical order: `step` takes an element into an accumulator, `op` combines two accumulators.
 ///
 /// `op(a, identity)` must be `a` for every `a` that accumulators can hold.
 #[inline(always)]
-pub fn fold<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
-    fold_groups(row, 0..row_groups(row.len()), identity, step, op)
+pub fn fold<R: Row>(row: R, identity: f32, step: impl Fn(f32, R::Item) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+    fold_groups(row, 0..row_groups(row.length()), identity, step, op)
 }
 
 /// [`fold`] from zero with accumulators that are added: the same bits, sooner.
 #[inline(always)]
-pub fn sum<T: Copy>(row: &[T], step: impl Fn(f32, T) -> f32 + Copy) -> f32 {
-    if row.len() < SHORT {
+pub fn sum<R: Row>(row: R, step: impl Fn(f32, R::Item) -> f32 + Copy) -> f32 {
+    if row.length() < SHORT {
         return fold_short(row, 0.0, step, add);
     }
     let mut total = 0.0;
-    for group in 0..row_groups(row.len()) {
+    for group in 0..row_groups(row.length()) {
         let part = sum_group(&accumulate(row, group, 0.0, step));
         total = if group == 0 { part } else { add(total, part) };
     }
@@ -64,14 +117,14 @@ pub fn sum<T: Copy>(row: &[T], step: impl Fn(f32, T) -> f32 + Copy) -> f32 {
 
 /// The part of [`fold`] that the simdgroups `groups`, at least one, do; the parts are combined in order.
 #[inline(always)]
-pub fn fold_groups<T: Copy>(
-    row: &[T],
+pub fn fold_groups<R: Row>(
+    row: R,
     groups: Range<usize>,
     identity: f32,
-    step: impl Fn(f32, T) -> f32 + Copy,
+    step: impl Fn(f32, R::Item) -> f32 + Copy,
     op: impl Fn(f32, f32) -> f32 + Copy,
 ) -> f32 {
-    if row.len() < SHORT {
+    if row.length() < SHORT {
         return fold_short(row, identity, step, op);
     }
     // No closure between the loop and its work: that would be compiled without the caller's vector instructions.
@@ -86,33 +139,31 @@ pub fn fold_groups<T: Copy>(
 
 /// The accumulators of simdgroup `group`.
 #[inline(always)]
-fn accumulate<T: Copy>(row: &[T], group: usize, identity: f32, step: impl Fn(f32, T) -> f32 + Copy) -> Accumulators {
-    let stride = 8 * row_threads(row.len());
+fn accumulate<R: Row>(row: R, group: usize, identity: f32, step: impl Fn(f32, R::Item) -> f32 + Copy) -> Accumulators {
+    let (length, stride) = (row.length(), 8 * row_threads(row.length()));
     let mut all = Accumulators([identity; GROUP]);
     let accumulators = &mut all.0;
-    let mut rest = row.get(group * GROUP..).unwrap_or_default();
+    let chunk = |start: usize| row.get(start..start + GROUP);
+    let mut start = group * GROUP;
     // Rows up to 32768 long have at most four elements for each accumulator: one visit.
-    while let (Some(a), Some(b), Some(c), Some(d)) = (chunk(rest, 0), chunk(rest, stride), chunk(rest, 2 * stride), chunk(rest, 3 * stride)) {
+    while let (Some(a), Some(b), Some(c), Some(d)) = (chunk(start), chunk(start + stride), chunk(start + 2 * stride), chunk(start + 3 * stride)) {
         for (j, accumulator) in accumulators.iter_mut().enumerate() {
-            *accumulator = step(step(step(step(*accumulator, a[j]), b[j]), c[j]), d[j]);
+            *accumulator = step(step(step(step(*accumulator, a.at(j)), b.at(j)), c.at(j)), d.at(j));
         }
-        rest = rest.get(4 * stride..).unwrap_or_default();
+        start += 4 * stride;
     }
-    while let Some(a) = chunk(rest, 0) {
-        for (accumulator, &x) in accumulators.iter_mut().zip(a) {
-            *accumulator = step(*accumulator, x);
+    while let Some(a) = chunk(start) {
+        for (j, accumulator) in accumulators.iter_mut().enumerate() {
+            *accumulator = step(*accumulator, a.at(j));
         }
-        rest = rest.get(stride..).unwrap_or_default();
+        start += stride;
     }
-    for (accumulator, &x) in accumulators.iter_mut().zip(rest) {
-        *accumulator = step(*accumulator, x);
+    if let Some(rest) = row.get(start..length) {
+        for (j, accumulator) in accumulators[..rest.length()].iter_mut().enumerate() {
+            *accumulator = step(*accumulator, rest.at(j));
+        }
     }
     all
-}
-
-#[inline(always)]
-fn chunk<T>(row: &[T], start: usize) -> Option<&[T; GROUP]> {
-    row.get(start..)?.first_chunk()
 }
 
 /// Adds a simdgroup's accumulators as [`combine_group`] does.
@@ -174,12 +225,12 @@ fn halves<const N: usize, const HALF: usize>(values: &[f32; N], op: impl Fn(f32,
 
 /// The same for a row of less than [`SHORT`] elements: accumulators that hold the identity change nothing and are left out.
 #[inline(always)]
-fn fold_short<T: Copy>(row: &[T], identity: f32, step: impl Fn(f32, T) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
+fn fold_short<R: Row>(row: R, identity: f32, step: impl Fn(f32, R::Item) -> f32 + Copy, op: impl Fn(f32, f32) -> f32 + Copy) -> f32 {
     let mut lanes = [identity; SHORT / 8];
-    for (lane, slots) in lanes.iter_mut().zip(row.chunks(8)) {
+    for (start, lane) in (0..row.length()).step_by(8).zip(&mut lanes) {
         let mut values = [identity; 8];
-        for (value, &x) in values.iter_mut().zip(slots) {
-            *value = step(*value, x);
+        for (index, value) in (start..row.length()).zip(&mut values) {
+            *value = step(*value, row.at(index));
         }
         let [a, b, c, d, e, f, g, h] = values;
         *lane = op(op(op(a, b), op(c, d)), op(op(e, f), op(g, h)));
@@ -267,10 +318,12 @@ mod tests {
         let square = |a: f32, x: f32| x.mul_add(x, a);
         for n in (0..70).chain([255, 256, 257, 300, 1000, 1024, 1025, 1300, 4096, 4097, 9000, 32_768, 40_000, 100_001]) {
             let row: Vec<f32> = (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 1.37e-3).collect();
-            assert_eq!(fold(&row, 0.0, add, add).to_bits(), by_the_book(&row, add).to_bits(), "n = {n}");
-            assert_eq!(fold(&row, 0.0, square, add).to_bits(), by_the_book(&row, square).to_bits(), "n = {n}");
-            assert_eq!(sum(&row, add).to_bits(), by_the_book(&row, add).to_bits(), "n = {n}");
-            assert_eq!(sum(&row, square).to_bits(), by_the_book(&row, square).to_bits(), "n = {n}");
+            let row = &row[..];
+            assert_eq!(fold(row, 0.0, add, add).to_bits(), by_the_book(row, add).to_bits(), "n = {n}");
+            assert_eq!(fold(row, 0.0, square, add).to_bits(), by_the_book(row, square).to_bits(), "n = {n}");
+            assert_eq!(sum(row, add).to_bits(), by_the_book(row, add).to_bits(), "n = {n}");
+            assert_eq!(sum(row, square).to_bits(), by_the_book(row, square).to_bits(), "n = {n}");
+            assert_eq!(sum([row, row], |a, [x, y]: [f32; 2]| x.mul_add(y, a)).to_bits(), by_the_book(row, square).to_bits(), "n = {n}");
         }
     }
 }

@@ -4,13 +4,12 @@
 //! `silu(y_0) · y_1` for two. Activations are f32, weights f32, f16 or bf16.
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
-//!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast precision a CUDA device of
-//!   compute capability 9.0 rounds 2 to 8 rows to the type of 16-bit weights of up to 48 MiB, and multiplies them on its tensor cores.
+//!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast and invariant
+//!   precision a CUDA device of compute capability 9.0 rounds rows to the type of 16-bit weights, and multiplies them on its tensor cores ([`chain`]).
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`], [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.
 
-mod few;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
@@ -22,6 +21,7 @@ use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    chain,
     cuda::CudaFeatures,
     description::describe,
     dot,
@@ -68,7 +68,7 @@ attributes! {
         pub epsilon: Option<f32>,
         /// Give `silu(y0) · y1`.
         pub gated: bool = false,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     }
 }
@@ -225,7 +225,7 @@ impl Operator for Projection {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
         let ([rows, _], is_fast) = (layers.extents(), self.precision == Precision::Fast);
-        if is_fast && let Some(plan) = self.of_few_rows(&layers, layers.operands(outputs)?, device) {
+        if let Some(plan) = self.by_chains(&layers, outputs, device)? {
             return Ok(plan);
         }
         let by_library = is_fast && has_library(device) && rows > FEW_FOR_LIBRARY;
@@ -249,10 +249,11 @@ impl Projection {
     /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with such weights.
     pub fn most_rows(precision: Precision, weight: TensorInfo, device: &DeviceProperties) -> usize {
         match precision {
-            Precision::Fast if few::takes(weight, device) => few::MOST_ROWS,
+            Precision::Fast if chain::takes(weight, device) => chain::BLOCK,
+            Precision::Invariant if chain::takes(weight, device) => usize::MAX,
             Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
-            Precision::Strict if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
-            Precision::Fast | Precision::Strict => FEW_ROWS,
+            Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
+            Precision::Strict | Precision::Invariant | Precision::Fast => FEW_ROWS,
         }
     }
 
@@ -290,7 +291,7 @@ impl Projection {
         let [m, k] = layers.extents();
         let n = [0, 1, 2].map(|index| layers.n(index));
         check_extents([m, n.iter().sum(), k], device)?;
-        let sums = Sums::of(self.precision == Precision::Strict, [DType::F32, layers.w0.dtype]);
+        let sums = Sums::of(!self.precision.is_fast(), [DType::F32, layers.w0.dtype]);
         if sums == Sums::Fixed
             && let Some(plan) = self.on_tensor_cores(layers, outputs, device)?
         {
@@ -342,8 +343,61 @@ impl Projection {
         Ok(plan)
     }
 
+    /// The plan of products whose sums are chains, where the device has them. One row has a kernel of fewer launches, where its bits may differ.
+    fn by_chains(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let extents = layers.extents();
+        let serves = match self.precision {
+            Precision::Strict => false,
+            Precision::Fast => (2..=chain::BLOCK).contains(&extents[0]),
+            Precision::Invariant => true,
+        };
+        if !serves || !layers.weights().iter().flatten().all(|weight| chain::takes(*weight, device)) {
+            return Ok(None);
+        }
+        let product = chain::Layers {
+            extents,
+            n: [0, 1, 2].map(|index| layers.n(index)),
+            dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
+            biases: layers.biases().map(|bias| bias.is_some()),
+            has_residual: layers.residual.is_some(),
+            gated: false,
+            norm: None,
+        };
+        if self.precision == Precision::Invariant {
+            return self.between_operators(layers, outputs, device, |x, operands, plan| {
+                product.plan([x, Argument::Absent], operands.map(|(_, argument)| argument), device, plan)
+            });
+        }
+        let product = chain::Layers { gated: self.gated, norm: self.epsilon.map(|epsilon| (epsilon, layers.norm.map(|norm| norm.dtype))), ..product };
+        let norm = if layers.norm.is_some() { Argument::Input(AT.norm) } else { Argument::Absent };
+        let mut plan = Plan::default();
+        let operands = layers.operands(outputs)?.map(|(_, argument)| argument);
+        Ok(product.plan([Argument::Input(AT.x), norm], operands, device, &mut plan).map(|()| plan))
+    }
+
     /// The plan of several rows where the device multiplies integers so.
     fn on_tensor_cores(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        let [m, k] = layers.extents();
+        self.between_operators(layers, outputs, device, |from, operands, plan| {
+            let product = dot::hopper::Layers {
+                x: dot::hopper::Rows { dtype: DType::F32, origin: 0, strides: [k as isize, 1], count: m, from },
+                k,
+                dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
+                n: [0, 1, 2].map(|index| layers.n(index)),
+                present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
+            };
+            product.plan(operands, device, plan)
+        })
+    }
+
+    /// The plan with the norm and the gate of their own operators, and what `product` adds between them: with `x`, the weights, the biases, the residual and the results.
+    fn between_operators(
+        &self,
+        layers: &Layers,
+        outputs: &[TensorInfo],
+        device: &DeviceProperties,
+        product: impl FnOnce(Argument, [(Parameter, Argument); 10], &mut Plan) -> Option<()>,
+    ) -> Result<Option<Plan>> {
         let [m, k] = layers.extents();
         let mut plan = Plan::default();
         let mut x = Argument::Input(AT.x);
@@ -352,14 +406,6 @@ impl Projection {
             x = Argument::Scratch(0);
             self.normalise(&mut plan, layers, epsilon, x, device)?;
         }
-        let rows = dot::hopper::Rows { dtype: DType::F32, origin: 0, strides: [k as isize, 1], count: m, from: x };
-        let product = dot::hopper::Layers {
-            x: rows,
-            k,
-            dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
-            n: [0, 1, 2].map(|index| layers.n(index)),
-            present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
-        };
         let mut operands = layers.operands(outputs)?;
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {
@@ -368,7 +414,7 @@ impl Projection {
             plan.scratch.extend([4 * m * layers.n(0); 2]);
         }
         let products = [operands[7].1, operands[8].1];
-        if product.plan(operands, device, &mut plan).is_none() {
+        if product(x, operands, &mut plan).is_none() {
             return Ok(None);
         }
         if self.gated {

@@ -30,7 +30,7 @@ impl Layers<'_> {
         match (self.precision, self.weight) {
             (Precision::Fast, DType::BF16) => 2f64.powi(-9),
             (Precision::Fast, DType::F16) => 2f64.powi(-12),
-            (Precision::Fast | Precision::Strict, _) => 0.0,
+            (Precision::Strict | Precision::Invariant | Precision::Fast, _) => 0.0,
         }
     }
 
@@ -111,14 +111,21 @@ pub(crate) fn cases() -> Vec<Case> {
     let fast = Layers { precision: Precision::Fast, ..plain };
     cases.push(normed(Layers { k: 264, ..fast }, DType::BF16));
     cases.push(Layers { m: 3, k: 520, n: &[19], residual: true, weight: DType::F16, ..fast }.case());
-    // Whole pieces of rows for tensor cores: parts of k that are put together, or none, every number of rows, and columns that are no whole blocks.
-    for (m, k, weight) in [(2, 1024, DType::BF16), (7, 384, DType::F16), (8, 640, DType::BF16), (5, 128, DType::F16), (9, 256, DType::BF16)] {
-        let of = Layers { m, k, weight, ..fast };
+    // Whole panels of rows for tensor cores: every number of eights of rows, pieces that are whole or not, columns that are no whole tiles, several tiles for a block.
+    let invariant = Layers { precision: Precision::Invariant, ..plain };
+    let few = [(1, 64), (2, 1024), (7, 384), (8, 640), (12, 192), (23, 128), (32, 320), (33, 64), (47, 256), (64, 448), (65, 64)]
+        .map(|extents| (fast, extents));
+    let all = few.into_iter().chain([(1, 64), (3, 320), (64, 256), (65, 64), (200, 192)].map(|extents| (invariant, extents)));
+    for (number, (of, (m, k))) in all.enumerate() {
+        let weight = [DType::BF16, DType::F16][number % 2];
+        let of = Layers { m, k, weight, ..of };
         cases.push(normed(Layers { n: &[70, 64, 3], bias: Some(DType::F32), ..of }, weight));
         cases.push(normed(Layers { n: &[45, 45], gated: true, bias: Some(weight), ..of }, DType::F32));
         cases.push(Layers { n: &[200], residual: true, ..of }.case());
     }
     cases.push(Layers { m: 8, k: 2048, n: &[9000], ..fast }.case());
+    cases.push(Layers { m: 3, k: 64, n: &[33_000], ..fast }.case());
+    cases.push(Layers { m: 150, k: 64, n: &[9_000], ..invariant }.case());
     cases.push(Layers { m: 8, k: 136, n: &[90], ..fast }.case());
     cases.push(Layers { m: 0, ..plain }.case());
     cases.push(Layers { n: &[0, 3], ..plain }.case());

@@ -237,7 +237,7 @@ impl Operator for QuantizedLinear {
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
-        if device.has_simdgroups() && self.precision == Precision::Fast && layers.extents()[0] >= DECODED {
+        if device.has_simdgroups() && self.precision.is_fast() && layers.extents()[0] >= DECODED {
             return self.decoded(&layers, inputs)?.plan(device);
         }
         if device.has_simdgroups() {

@@ -68,7 +68,7 @@ impl Layers<'_> {
         let size = if self.norm.is_some() { 2.0 } else { 1.0 } * if gated { 2.0 + (k as f64).sqrt() } else { 1.0 };
         let strict = size * k as f64 * (1.0 / 65_534.0 + 2f64.powi(-22));
         let bound = Bound::relative(3e-7).with_absolute(match precision {
-            Precision::Strict => strict,
+            Precision::Strict | Precision::Invariant => strict,
             // Both operands may be rounded to bf16.
             Precision::Fast => strict + size * (k as f64).sqrt() * 2f64.powi(-7),
         });

@@ -203,7 +203,7 @@ simd! {
             *out = if T::DTYPE == DType::F16 {
                 // Widened by the instruction for it, which loops over single elements do not use.
                 T::widen_into(row, &mut wide);
-                order::fold_groups(&wide, groups.clone(), S::IDENTITY, |a, x: f32| S::step(a, x, shift), S::combine)
+                order::fold_groups(&wide[..], groups.clone(), S::IDENTITY, |a, x: f32| S::step(a, x, shift), S::combine)
             } else {
                 order::fold_groups(row, groups.clone(), S::IDENTITY, |a, x: T| S::step(a, x.to_f32(), shift), S::combine)
             };

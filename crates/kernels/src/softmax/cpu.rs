@@ -40,7 +40,7 @@ simd! {
                     *y = math::exp_nonpositive(x - max);
                 }
             }
-            let scale = 1.0 / order::sum(y, order::add);
+            let scale = 1.0 / order::sum(&*y, order::add);
             for y in y {
                 *y *= scale;
             }

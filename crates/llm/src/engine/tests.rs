@@ -9,7 +9,11 @@ const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "vocab_size": 97
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5}"#;
 
 fn model(config: &str) -> Arc<Model> {
-    let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
+    model_of(Precision::Strict, config)
+}
+
+fn model_of(precision: Precision, config: &str) -> Arc<Model> {
+    let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(precision);
     Arc::new(Model::random(&executor, Config::parse(config).unwrap(), WeightType::Plain(DType::BF16), 1).unwrap())
 }
 
@@ -84,6 +88,17 @@ fn an_answer_has_the_bits_it_has_alone() {
         for ((answer, cached), (expected, request)) in run(&mut engine, &reversed).iter().zip(expected[..count].iter().rev().zip(&reversed)) {
             assert!(answer == expected && *cached == (request.prompt.len() - 1) / PAGE * PAGE, "{cached} of {}", request.prompt.len());
         }
+    }
+}
+
+#[test]
+fn an_invariant_answer_has_the_bits_it_has_alone() {
+    let model = model_of(Precision::Invariant, CONFIG);
+    let requests: Vec<_> = (0..4).map(|seed| request([70, 300, 33, 130][seed as usize], seed, 5)).collect();
+    let expected: Vec<_> = requests.iter().map(|request| alone(&model, DType::F32.into(), request)).collect();
+    for step_tokens in [4, 64, 512] {
+        let found = run(&mut Engine::new(model.clone(), options(4096, step_tokens, 4)).unwrap(), &requests);
+        assert!(found.iter().map(|(answer, _)| answer).eq(&expected), "in steps of {step_tokens}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
+use elinvar::{DType, Error, Gradients, Result, Tensor};
 
 use super::{
     Model,
@@ -110,7 +110,7 @@ impl Model {
     }
 
     fn is_fast_gpu(&self) -> bool {
-        self.executor.properties().simd_width > 1 && self.executor.precision() == Precision::Fast
+        self.executor.properties().simd_width > 1 && self.executor.precision().is_fast()
     }
 
     /// Rows of the stream whose logits are in memory together: parts of about the same size.

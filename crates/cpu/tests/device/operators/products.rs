@@ -91,6 +91,32 @@ fn a_wider_operand_is_rounded_first() {
     assert_eq!((other.launches[1].arguments[1], other.scratch), (Argument::Scratch(0), vec![32 * 64 * 2]));
 }
 
+type Call = (Box<dyn Operator>, Vec<Option<TensorInfo>>);
+
+/// The CPU, Metal's devices, and NVIDIA's GPUs of a kind that has no kernels for it.
+#[test]
+fn invariant_products_are_strict_where_no_kernel_is_their_own() {
+    let cuda = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(80, true), ..properties() };
+    let cpu = DeviceProperties { kind: DeviceKind::Cpu, simd_width: 1, ..properties() };
+    for (device, m) in [&properties(), &cuda, &cpu].into_iter().flat_map(|device| [1, 2, 20, 600].map(|m| (device, m))) {
+        let inputs = [[m, 64], [40, 64], [8, 64], [40, 8]].map(|dims| info(DType::BF16, &dims));
+        let x = info(DType::F32, &[m, 64]);
+        let layers = [x, None, inputs[1], None, None, None, None, None, None];
+        let of = |precision| -> [Call; 3] {
+            [
+                (Box::new(MatMul { transpose_b: true, precision, ..MatMul::default() }), vec![x, inputs[1], None]),
+                (Box::new(LoraLinear { scale: 1.0, precision }), inputs.into_iter().chain([None]).collect()),
+                (Box::new(Projection { epsilon: Some(1e-5), gated: false, precision }), layers.into()),
+            ]
+        };
+        let keys = |(operator, inputs): &Call| {
+            let plan = operator.plan(inputs, &operator.infer(inputs).unwrap(), device).unwrap();
+            plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Precision::Invariant).each_ref().map(keys), of(Precision::Strict).each_ref().map(keys), "{m} rows on {}", device.name);
+    }
+}
+
 #[test]
 fn one_row_of_a_small_rank_is_one_launch_on_a_gpu() {
     let launches = |m: usize, r: usize| {

@@ -55,7 +55,7 @@ impl Token {
         };
         let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
         // Fast: queries and weights are rounded to the cache's type too.
-        let twice = if operator.precision == Precision::Fast { 2.0 } else { 1.0 };
+        let twice = if operator.precision.is_fast() { 2.0 } else { 1.0 };
         let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * twice * rounding);
         let dims = [AT.cache, AT.value_cache].map(|index| inputs[index].dims().to_vec());
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();

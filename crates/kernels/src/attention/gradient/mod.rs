@@ -54,7 +54,7 @@ attributes! {
     pub struct AttentionGradient {
         /// `y` and `dy` are `[B, Tq, Hq, Dv]`.
         pub tokens_first: bool = false,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     } and {
         /// As [`Attention::scoring`].
@@ -131,7 +131,7 @@ impl Operator for AttentionGradient {
             let launch = Launch::new(KernelKey::new("attention_gradient", &types), cpu::run, &params, buffers);
             return Ok(Plan::from(launch.over(Extent::linear(u32::from(!is_empty)), Extent::linear(1))).with_operations(operations));
         }
-        if self.precision == Precision::Fast
+        if self.precision.is_fast()
             && let Some(plan) = tensor_cores::plan(&params, inputs, buffers.clone(), device)
         {
             return Ok(plan.with_operations(operations));

@@ -49,7 +49,7 @@ fn case_of(operator: AttentionGradient, d: Dims, [q, k, v]: [HostTensor; 3], ext
         (Precision::Fast, DType::F16) if on_tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
         (Precision::Fast, DType::BF16) if on_tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         // Products of up to one hundred elements of at most one.
-        (Precision::Strict | Precision::Fast, _) => Bound::relative(2e-5).with_absolute(3e-5),
+        (Precision::Strict | Precision::Invariant | Precision::Fast, _) => Bound::relative(2e-5).with_absolute(3e-5),
     };
     let inputs = [Some(q), Some(k), Some(v), extra.mask, extra.positions, extra.lengths, Some(y), Some(dy)];
     Case::new(operator, inputs, bound, move |i| {

@@ -59,7 +59,7 @@ impl Instance {
         let s = &params.score;
         let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
         let memory = 1024 + 2 * (ROWS + STAGES * BLOCK) * s.width;
-        if precision == Precision::Strict
+        if !precision.is_fast()
             || !hopper::ARCHITECTURE.is_of(device)
             || !is_plain(params)
             || !small

@@ -99,7 +99,7 @@ impl<'a> Split<'a> {
     pub(super) fn new(params: &'a Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Self>> {
         let s = &params.score;
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
-        let serves = precision == Precision::Fast && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
+        let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
         let Some(defines) = defines(inputs.q.dtype, inputs.k.dtype, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
         gpu::check_extents(params, device)?;
         let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;

@@ -48,7 +48,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
     let fits = width.max(value_width) <= WIDEST && memory <= device.threadgroup_memory as u64;
     let counted = rows.max(s.keys) <= 1 << 30;
     let packed = inputs.k.dtype == DType::U8;
-    if precision == Precision::Strict || !of_metal || !many || !fits || !counted || packed {
+    if !precision.is_fast() || !of_metal || !many || !fits || !counted || packed {
         return None;
     }
     let tiles = u32::try_from(rows.div_ceil(ROWS) * s.kv_heads * s.batch).ok()?;

@@ -45,7 +45,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         (buffers[AT.x].1, buffers[AT.norm].1) = (Argument::Scratch(0), Argument::Absent);
     }
     let key = KernelKey::new("quantized_linear", &[x.dtype, layers.dtype(AT.b0)]).with("format", operator.format as u32);
-    let key = key.with("fast", u32::from(operator.precision == Precision::Fast));
+    let key = key.with("fast", u32::from(operator.precision.is_fast()));
     let launch = Launch::new(key, kernel(x.dtype, operator.precision)?, &layers.params(operator), buffers);
     plan.launches.push(launch.with_operations(product_operations(&[m, k, (0..3).map(|index| layers.n(index)).sum()])));
     Ok(plan)
@@ -53,7 +53,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
 
 fn kernel(x: DType, precision: Precision) -> Result<HostKernel> {
     Ok(with_float!(x, T => match precision {
-        Precision::Strict => |arguments: &mut HostArguments<'_>| run::<T>(arguments, Precision::Strict),
+        Precision::Strict | Precision::Invariant => |arguments: &mut HostArguments<'_>| run::<T>(arguments, Precision::Strict),
         Precision::Fast => |arguments: &mut HostArguments<'_>| run::<T>(arguments, Precision::Fast),
     }))
 }

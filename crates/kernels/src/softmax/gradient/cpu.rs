@@ -1,10 +1,10 @@
-//! The CPU kernel: a row at a time, widened in cache.
+//! The CPU kernel: f32 rows where they lie, others widened in cache.
 
 use elinvar_core::{DType, HostArguments, HostKernel, Result};
 
 use super::operands::AT;
 use crate::{
-    float::{Float, with_float},
+    float::{Float, as_f32, as_f32_mut, with_float},
     math, order,
     parallel::{Shared, for_each},
     rows::{Rows, rows_per_task, with_scratch},
@@ -20,33 +20,31 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
     let (y, dy, dx) = (arguments.input::<T>(AT.y)?, arguments.input::<T>(AT.dy)?, Shared::new(arguments.output::<T>(AT.dx)?));
     let (n, inner, count) = (rows.length as usize, rows.inner as usize, if y.is_empty() { 0 } else { rows.count() });
     let together = rows_per_task(n, count);
+    let differentiate = if LOG { of_logarithm } else { of_softmax };
     for_each(count.div_ceil(together), together * n, |task| {
-        with_scratch(4 * n, |scratch| {
-            let (row, rest) = scratch.split_at_mut(n);
-            let (gradient, pairs) = rest.split_at_mut(n);
-            let pairs = pairs.as_chunks_mut().0;
+        with_scratch(3 * n, |scratch| {
+            let (wide_y, rest) = scratch.split_at_mut(n);
+            let (wide_dy, wide_dx) = rest.split_at_mut(n);
             for at in task * together..((task + 1) * together).min(count) {
-                let (start, place) = (at * n, |k: usize| (at / inner * n + k) * inner + at % inner);
                 if inner == 1 {
-                    T::widen_into(&y[start..][..n], row);
-                    T::widen_into(&dy[start..][..n], gradient);
-                } else {
-                    for (k, (y_, dy_)) in row.iter_mut().zip(&mut *gradient).enumerate() {
-                        (*y_, *dy_) = (y[place(k)].to_f32(), dy[place(k)].to_f32());
-                    }
-                }
-                if LOG {
-                    of_logarithm(row, gradient);
-                } else {
-                    of_softmax(row, gradient, pairs);
-                }
-                // SAFETY: this row belongs to this task.
-                unsafe {
-                    if inner == 1 {
-                        T::narrow_into(row, dx.part(start, n));
+                    // SAFETY: this row belongs to this task.
+                    let (y, dy, dx) = (&y[at * n..][..n], &dy[at * n..][..n], unsafe { dx.part(at * n, n) });
+                    if let (Some(y), Some(dy), Some(dx)) = (as_f32(y), as_f32(dy), as_f32_mut(dx)) {
+                        differentiate(y, dy, dx);
                     } else {
-                        row.iter().enumerate().for_each(|(k, x)| dx.write(place(k), T::from_f32(*x)));
+                        T::widen_into(y, wide_y);
+                        T::widen_into(dy, wide_dy);
+                        differentiate(wide_y, wide_dy, wide_dx);
+                        T::narrow_into(wide_dx, dx);
                     }
+                } else {
+                    let place = |k: usize| (at / inner * n + k) * inner + at % inner;
+                    for (k, (wide_y, wide_dy)) in wide_y.iter_mut().zip(&mut *wide_dy).enumerate() {
+                        (*wide_y, *wide_dy) = (y[place(k)].to_f32(), dy[place(k)].to_f32());
+                    }
+                    differentiate(wide_y, wide_dy, wide_dx);
+                    // SAFETY: as above.
+                    wide_dx.iter().enumerate().for_each(|(k, x)| unsafe { dx.write(place(k), T::from_f32(*x)) });
                 }
             }
         });
@@ -55,17 +53,15 @@ fn run<T: Float, const LOG: bool>(arguments: &mut HostArguments<'_>) -> Result<(
 }
 
 simd! {
-    /// The row becomes its gradient.
-    fn of_softmax(row: &mut [f32], gradient: &[f32], pairs: &mut [[f32; 2]]) {
-        pairs.iter_mut().zip(&*row).zip(gradient).for_each(|((pair, y), g)| *pair = [*y, *g]);
-        let sum = order::sum(pairs, |a, [y, g]: [f32; 2]| y.mul_add(g, a));
-        row.iter_mut().zip(gradient).for_each(|(y, g)| *y *= g - sum);
+    fn of_softmax(y: &[f32], dy: &[f32], dx: &mut [f32]) {
+        let sum = order::sum([y, dy], |a, [y, g]: [f32; 2]| y.mul_add(g, a));
+        dx.iter_mut().zip(y).zip(dy).for_each(|((x, y), g)| *x = y * (g - sum));
     }
 }
 
 simd! {
-    fn of_logarithm(row: &mut [f32], gradient: &[f32]) {
-        let sum = order::sum(gradient, |a, g: f32| a + g);
-        row.iter_mut().zip(gradient).for_each(|(y, g)| *y = g - math::exp_nonpositive(*y) * sum);
+    fn of_logarithm(y: &[f32], dy: &[f32], dx: &mut [f32]) {
+        let sum = order::sum(dy, |a, g: f32| a + g);
+        dx.iter_mut().zip(y).zip(dy).for_each(|((x, y), g)| *x = g - math::exp_nonpositive(*y) * sum);
     }
 }

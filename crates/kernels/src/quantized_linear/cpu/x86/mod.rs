@@ -61,8 +61,8 @@ pub(super) fn kernel(format: Format, m: usize, precision: Precision) -> (Layout,
     let (layout, multiply) = with_blocks!(format, F => {
         if const { lanes::takes::<F>() } && m == 1 {
             return match (precision, has_vnni()) {
-                (Precision::Strict, false) => (Layout::Lanes, Kernel(lanes::multiply::<F, false>)),
-                (Precision::Strict, true) => (Layout::Lanes, Kernel(lanes::multiply_vnni::<F, false>)),
+                (Precision::Strict | Precision::Invariant, false) => (Layout::Lanes, Kernel(lanes::multiply::<F, false>)),
+                (Precision::Strict | Precision::Invariant, true) => (Layout::Lanes, Kernel(lanes::multiply_vnni::<F, false>)),
                 (Precision::Fast, false) => (Layout::LaneBytes, Kernel(lanes::multiply::<F, true>)),
                 (Precision::Fast, true) => (Layout::LaneBytes, Kernel(lanes::multiply_vnni::<F, true>)),
             };
@@ -79,7 +79,7 @@ fn choose<const FIRST: i32, const SECOND: i32, const TABLE: bool>(m: usize, prec
     match (m >= MANY, precision) {
         (false, _) if vnni => (Layout::Planes, wide::multiply::<FIRST, SECOND, TABLE>),
         (false, Precision::Fast) if fits => (Layout::Bytes, few::multiply::<FIRST, SECOND, TABLE, true>),
-        (false, Precision::Strict) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE, false>),
+        (false, Precision::Strict | Precision::Invariant) if fits => (Layout::Planes, few::multiply::<FIRST, SECOND, TABLE, false>),
         (false, _) => (Layout::Words, few::multiply::<FIRST, SECOND, TABLE, false>),
         (true, Precision::Fast) if vnni => (Layout::Bytes, bytes::multiply_512::<FIRST, SECOND, TABLE>),
         (true, Precision::Fast) if fits => (Layout::Bytes, bytes::multiply_256::<FIRST, SECOND, TABLE>),

@@ -1,6 +1,7 @@
-// Rows rounded to the type of the matrices, normalised first or as they are. Macro: ELEMENT (f16 or bf16).
+// Rows rounded to the type of the matrices, normalised first or as they are, in the order in which they are multiplied: blocks of 64 rows, in them panels of 64
+// elements, in these eights of rows, and 128 bytes of each, whose sixteens are swizzled. Macro: ELEMENT (f16 or bf16).
 
-extern "C" __global__ void __launch_bounds__(512) rounded_rows(const float* x, const void* norm, ELEMENT* y, const __grid_constant__ Rounded p) {
+extern "C" __global__ void __launch_bounds__(512) rounded_rows(const float* x, const void* norm, unsigned char* y, const __grid_constant__ Rounded p) {
     __shared__ float partial[16];
     const float* row = x + blockIdx.x * p.k;
     const bool wide = (u64(row) & 15) == 0;
@@ -37,6 +38,8 @@ extern "C" __global__ void __launch_bounds__(512) rounded_rows(const float* x, c
             four.z *= load_as(norm, p.norm, i + 2);
             four.w *= load_as(norm, p.norm, i + 3);
         }
-        *reinterpret_cast<uint2*>(y + blockIdx.x * p.k + i) = make_uint2(pack<ELEMENT>(four.x, four.y), pack<ELEMENT>(four.z, four.w));
+        const u32 row = blockIdx.x % 64, unit = i / 8 % 8 ^ row % 8;
+        const u64 place = blockIdx.x / 64 * p.k * 128 + u64(i / 64 * p.eights + row / 8) * 1024 + row % 8 * 128 + unit * 16 + i % 8 * 2;
+        *reinterpret_cast<uint2*>(y + place) = make_uint2(pack<ELEMENT>(four.x, four.y), pack<ELEMENT>(four.z, four.w));
     }
 }

@@ -1,0 +1,278 @@
+//! Products of 16-bit weights whose sums are chains, on the tensor cores of compute capability 9.0.
+//!
+//! An element is a chain: from zero, products of 16 elements at a time are added by a tensor core in f32, in ascending order. What a tensor core makes of 16
+//! products and a sum does not depend on their place in a tile; so an element depends on its row, its column and `k` alone, neither on the other rows nor on
+//! their number. f32 rows are rounded to the type of the weights first. Up to 64 rows read the weights once.
+
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+
+use crate::{
+    Argument, Launch, Plan, TensorInfo,
+    cuda::{COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    launch::product_operations,
+    matmul::{ABSENT, dtype_code},
+    metal::{metal_file, params},
+};
+
+const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
+
+/// Rows of a block, which read the weights once.
+pub(crate) const BLOCK: usize = 64;
+
+/// Elements of a row that are 128 bytes, and bytes of eight rows of them: rows have whole panels.
+const PANEL: usize = 64;
+const ATOM: usize = 1024;
+
+/// Rows of weights of a tile, in eights: what a thread's registers hold the sums of.
+const MOST_EIGHTS: usize = 31;
+
+/// Threads of a thread block, pieces that it has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and rows
+/// that are read but do not exist.
+const THREADS: u32 = 256;
+const STAGES: std::ops::RangeInclusive<usize> = 4..=24;
+const SLACK: usize = 10 << 10;
+
+/// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
+const SHORT: usize = 640 << 10;
+
+/// Threads that round a row.
+const ROUNDERS: u32 = 512;
+
+params! {
+    /// Rows to be rounded.
+    struct Rounded {
+        /// Elements of a row.
+        pub k: u64,
+        /// Whether they are normalised first.
+        pub is_normalised: u32,
+        /// The type of the norm's weight.
+        pub norm: u32,
+        /// Added to the mean of the squares.
+        pub epsilon: f32,
+        /// Rows of a block, in eights.
+        pub eights: u32,
+    }
+}
+
+params! {
+    /// A product of rows and the matrices of layers.
+    struct ChainProduct {
+        /// Rows.
+        pub m: u64,
+        /// Elements of a row.
+        pub k: u64,
+        /// Rows of each layer's matrix; zero where it is absent.
+        pub n: [u64; 3],
+        /// Which of the biases and the residual there are, and whether the layers are gated: a bit each.
+        pub present: u32,
+        /// The type of the biases.
+        pub bias: u32,
+        /// Blocks of rows, and rows of one, in eights; of those that the last block lacks there are places.
+        pub blocks: u32,
+        pub eights: u32,
+        /// Tiles of the layers' matrices up to the end of each layer.
+        pub ends: [u32; 3],
+        /// Pieces of a row, and in shared memory.
+        pub pieces: u32,
+        pub stages: u32,
+        pub unused: u32,
+    }
+}
+
+const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, Rounded::METAL, metal_file!("chain/rounded.cu")];
+const PRODUCT: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, EIGHTS, ChainProduct::METAL, metal_file!("chain/product.cu")];
+
+/// Whether a device has these products for a weight `[n, k]`.
+pub(crate) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
+    let k = weight.shape().last().copied().unwrap_or(0);
+    let has = ARCHITECTURE.is_of(device) && device.threadgroup_memory >= 227 << 10;
+    has && weight.dtype.size() == 2 && k > 0 && k.is_multiple_of(PANEL) && weight.layout.is_contiguous()
+}
+
+type Defines = &'static [(&'static str, &'static str)];
+
+fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) -> CudaForm {
+    CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None })
+}
+
+/// Macros of the instances by the type of the weights, the logarithm of a piece's panels, and a tile's rows of weights in eights, from one on.
+macro_rules! instances {
+    ($($element:literal),*; $panels:tt; $eights:tt) => { [$(instances!(@ $element; $panels; $eights)),*] };
+    (@ $element:literal; [$($panels:literal),*]; $eights:tt) => { [$(instances!(@ $element $panels; $eights)),*] };
+    (@ $element:literal $panels:literal; [$($eights:literal $columns:literal),*]) => {
+        [$(&[("ELEMENT", $element), ("PANELS", $panels), ("EIGHTS", $eights), ("COLUMNS", $columns)]),*]
+    };
+}
+#[rustfmt::skip]
+const INSTANCES: [[[Defines; MOST_EIGHTS]; 3]; 2] = instances!("f16", "bf16"; ["1", "2", "4"]; [
+    "1" "8", "2" "16", "3" "24", "4" "32", "5" "40", "6" "48", "7" "56", "8" "64", "9" "72", "10" "80", "11" "88", "12" "96", "13" "104", "14" "112", "15"
+    "120", "16" "128", "17" "136", "18" "144", "19" "152", "20" "160", "21" "168", "22" "176", "23" "184", "24" "192", "25" "200", "26" "208", "27" "216",
+    "28" "224", "29" "232", "30" "240", "31" "248"
+]);
+
+/// How a product is cut.
+struct Tiling {
+    /// Blocks of rows, and rows of one, in eights.
+    blocks: usize,
+    rows: usize,
+    /// A tile's rows of matrices, in eights.
+    eights: usize,
+    /// Tiles of matrices up to the end of each layer.
+    ends: [usize; 3],
+    /// Panels of a piece, and pieces in shared memory.
+    panels: usize,
+    stages: usize,
+    memory: usize,
+}
+
+/// Linear layers of one input.
+pub(crate) struct Layers {
+    /// Rows, and elements of each.
+    pub(crate) extents: [usize; 2],
+    /// Rows of each weight; zero where it is absent.
+    pub(crate) n: [usize; 3],
+    /// The types of the weights and of the biases.
+    pub(crate) dtypes: [DType; 2],
+    /// Which of the biases there are.
+    pub(crate) biases: [bool; 3],
+    pub(crate) has_residual: bool,
+    /// Whether they give `silu(y0) · y1`, to a few ulp.
+    pub(crate) gated: bool,
+    /// What is added to the mean of the squares and the type of the weight, if there is one, where the rows are normalised, in an order of their own.
+    pub(crate) norm: Option<(f32, Option<DType>)>,
+}
+
+impl Layers {
+    /// Adds the launches, unless there is nothing to compute. `operands` are the weights, the biases, the residual and the results; what the layers lack is absent.
+    pub(crate) fn plan(&self, [x, norm]: [Argument; 2], operands: [Argument; 10], device: &DeviceProperties, plan: &mut Plan) -> Option<()> {
+        let ([m, k], [weight, bias]) = (self.extents, self.dtypes);
+        let (number, tiling) = (usize::from(weight == DType::BF16), self.tiling(device));
+        let tiles = tiling.ends[2] * tiling.blocks;
+        if tiles == 0 {
+            return None;
+        }
+        let rounded = Argument::Scratch(plan.scratch.len());
+        let (epsilon, norm_type) = self.norm.unwrap_or((0.0, None));
+        let params = Rounded {
+            k: k as u64,
+            is_normalised: self.norm.is_some().into(),
+            norm: norm_type.map_or(ABSENT, dtype_code),
+            epsilon,
+            eights: tiling.rows as u32,
+        };
+        let norm = (Parameter::read("norm", norm_type.unwrap_or(DType::F32)).or_absent().prefetched(), norm);
+        let buffers = [(Parameter::read("x", DType::F32), x), norm.clone(), (Parameter::write("y", DType::U8), rounded)];
+        let form = source(ROUND, "rounded_rows", [&[("ELEMENT", "f16")], &[("ELEMENT", "bf16")]][number]);
+        let round = Launch::on_cuda(KernelKey::new("rounded_rows", &[norm.0.dtype, weight]), form, &params, buffers);
+        let present = (0..3).map(|i| u32::from(self.biases[i]) << i).sum::<u32>() | u32::from(self.has_residual) << 3 | u32::from(self.gated) << 4;
+        let params = ChainProduct {
+            m: m as u64,
+            k: k as u64,
+            n: self.n.map(|n| n as u64),
+            present,
+            bias: dtype_code(bias),
+            blocks: tiling.blocks as u32,
+            eights: tiling.rows as u32,
+            ends: tiling.ends.map(|end| end as u32),
+            pieces: (k / PANEL / tiling.panels) as u32,
+            stages: tiling.stages as u32,
+            unused: 0,
+        };
+        let key = KernelKey::new("chain_product", &[weight, bias]).with("eights", tiling.eights as u32).with("panels", tiling.panels as u32);
+        let form = source(PRODUCT, "chain_product", INSTANCES[number][tiling.panels.ilog2() as usize][tiling.eights - 1]);
+        let read = |name, dtype| Parameter::read(name, dtype).or_absent();
+        let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, DType::F32).or_absent());
+        let parameters = ["w0", "w1", "w2"].map(|name| read(name, weight).prefetched()).into_iter();
+        let parameters = parameters.chain(["b0", "b1", "b2"].map(|name| read(name, bias))).chain([read("residual", DType::F32)]).chain(results);
+        let buffers = [(Parameter::read("x", DType::U8), rounded)].into_iter().chain(parameters.zip(operands));
+        let product = Launch::on_cuda(key, form, &params, buffers).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
+        let groups = u32::try_from(tiles).ok()?.min(device.compute_units.max(1) as u32);
+        plan.launches.push(round.over(Extent::linear(u32::try_from(m).ok()?), Extent::linear(ROUNDERS)));
+        plan.launches.push(product.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(tiling.memory));
+        plan.scratch.push(Some(k / PANEL * tiling.blocks * tiling.rows * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
+        Some(())
+    }
+
+    fn tiling(&self, device: &DeviceProperties) -> Tiling {
+        let ([m, k], n, units) = (self.extents, self.n, device.compute_units.max(1));
+        let (blocks, rows) = (m.div_ceil(BLOCK), m.min(BLOCK).div_ceil(8));
+        let ends = |eights: usize| {
+            let each = if self.gated { [n[0].div_ceil(4 * eights), 0, 0] } else { n.map(|n| n.div_ceil(8 * eights)) };
+            [each[0], each[0] + each[1], each.iter().sum()]
+        };
+        let step = 1 + usize::from(self.gated);
+        // As few tiles for each multiprocessor as can be, and these as small as can be: no multiprocessor has more of them to do than the others.
+        let each = (ends(step)[2] * step * blocks).div_ceil(units * MOST_EIGHTS).max(1);
+        let eights = (step..MOST_EIGHTS).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(MOST_EIGHTS / step * step);
+        let besides = SLACK + 32 * rows * (8 * eights + 8);
+        let room = |panels: usize, memory: usize| memory.saturating_sub(besides) / (panels * (eights + rows) * ATOM);
+        let is_short = rows <= 2 && 16 * eights * k <= SHORT;
+        let memory = if is_short { device.threadgroup_memory / 2 - 1024 } else { device.threadgroup_memory };
+        let panels = [4, 2].into_iter().find(|&panels| (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start()).unwrap_or(1);
+        let stages = room(panels, memory).min(*STAGES.end()).min(k / PANEL / panels);
+        Tiling { blocks, rows, eights, ends: ends(eights), panels, stages, memory: stages * panels * (eights + rows) * ATOM + besides }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elinvar_core::DeviceKind;
+
+    use super::*;
+    use crate::cuda::CudaFeatures;
+
+    fn h100() -> DeviceProperties {
+        DeviceProperties {
+            kind: DeviceKind::Cuda,
+            name: "sm_90".to_owned(),
+            compute_units: 132,
+            simd_width: 32,
+            max_threads_per_threadgroup: 1024,
+            threadgroup_memory: 227 << 10,
+            max_buffer_bytes: 1 << 36,
+            unified_memory: false,
+            dtypes: DType::ALL,
+            features: CudaFeatures::of(90, false),
+        }
+    }
+
+    fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
+        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], has_residual: false, gated, norm: None }
+    }
+
+    /// Each tile is one of a layer, the ring fits the memory and has room for a piece that is multiplied and one that is sent for.
+    #[test]
+    fn tiles_cover_the_layers_and_fit_a_multiprocessor() {
+        for k in [64, 128, 192, 896, 4096, 14_336] {
+            for n in [[1, 0, 0], [9, 8, 7], [2048, 512, 512], [4096, 1024, 1024], [14_336; 3], [128_256, 0, 0]] {
+                for (m, gated) in [(1, false), (8, true), (17, false), (64, true), (65, false), (4096, true)] {
+                    let n = if gated { [n[0], n[0], 0] } else { n };
+                    let tiling = layers(m, k, n, gated).tiling(&h100());
+                    let Tiling { blocks, rows, eights, ends, panels, stages, memory } = tiling;
+                    let height = if gated { 4 * eights } else { 8 * eights };
+                    assert!(ends[0] * height >= n[0] && (gated || (ends[2] - ends[1]) * height >= n[2]));
+                    assert!(blocks * rows * 8 >= m && (!gated || eights % 2 == 0) && eights <= MOST_EIGHTS);
+                    assert!(memory <= h100().threadgroup_memory, "{m} {k} {n:?}: {memory}");
+                    let pieces = k / PANEL / panels;
+                    assert!(pieces * panels * PANEL == k && (stages >= 2 || stages == pieces), "{m} {k} {n:?}: {stages} of {pieces}");
+                }
+            }
+        }
+    }
+
+    /// What a step of a model of 8b parameters takes for some sequences: one tile for each multiprocessor, or a few.
+    #[test]
+    fn tiles_are_as_many_as_multiprocessors() {
+        let tiles = |k, n, gated| layers(32, k, n, gated).tiling(&h100()).ends[2];
+        let found = [tiles(4096, [4096, 1024, 1024], false), tiles(4096, [4096, 0, 0], false), tiles(4096, [14_336, 14_336, 0], true)];
+        assert_eq!((found, tiles(4096, [128_256, 0, 0], false)), ([130, 128, 128], 518));
+    }
+
+    #[test]
+    fn only_whole_panels_of_16_bits_on_its_hardware_are_taken() {
+        let weight = |dtype, k| TensorInfo::new(dtype, &[8, k]).unwrap();
+        assert!(takes(weight(DType::BF16, 64), &h100()) && takes(weight(DType::F16, 4096), &h100()));
+        assert!(!takes(weight(DType::F32, 64), &h100()) && !takes(weight(DType::BF16, 72), &h100()) && !takes(weight(DType::BF16, 0), &h100()));
+        assert!(!takes(weight(DType::BF16, 64), &DeviceProperties { features: CudaFeatures::of(80, false), ..h100() }));
+    }
+}

@@ -1,0 +1,280 @@
+// Rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added; of two,
+// gated.
+//
+// Thread blocks take tiles in turn, of up to 64 rows and of rows of matrices, half of each where they are gated. A warpgroup sends for pieces of k, for those of
+// matrices before the launches ahead have ended; another multiplies them.
+//
+// Macros: ELEMENT (f16 or bf16), EIGHTS and COLUMNS (a tile's rows of matrices, in eights and in all), PANELS (of a piece).
+
+constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes them from shared memory.
+constexpr u32 STEPS = PANEL / 16;
+constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
+constexpr u32 COMPUTERS = 128, SENDERS = 128;
+// Bits of ChainProduct::present.
+constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16;
+
+template <typename T>
+DEVICE void multiply(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {
+    if constexpr (SAME<T, bf16>) {
+        MULTIPLY_EIGHTS("bf16", EIGHTS, COLUMNS);
+    } else {
+        MULTIPLY_EIGHTS("f16", EIGHTS, COLUMNS);
+    }
+}
+
+struct Layer {
+    const ELEMENT* w;
+    const void* bias;
+    float* y;
+    u64 n;
+};
+
+struct Tile {
+    Layer layer;
+    u32 number;
+    u32 first;
+    // Of the rows.
+    u32 block;
+
+    DEVICE Tile(const ChainProduct& p, const Layer (&layers)[3], u32 index, u32 height) : block(0) {
+        if (p.blocks > 1) {
+            block = index % p.blocks;
+            index /= p.blocks;
+        }
+        number = u32(index >= p.ends[0]) + u32(index >= p.ends[1]);
+        layer = number == 0 ? layers[0] : number == 1 ? layers[1] : layers[2];
+        first = (index - (number == 0 ? 0 : number == 1 ? p.ends[0] : p.ends[1])) * height;
+    }
+};
+
+// A place of the ring in shared memory: panels of matrices, then those of rows.
+struct Place {
+    u32 barriers;
+    u32 memory;
+    const ChainProduct& p;
+    u32 stage;
+    u32 parity;
+
+    DEVICE u32 full() const { return barriers + 16 * stage; }
+    DEVICE u32 empty() const { return full() + 8; }
+    DEVICE u32 columns() const { return memory + stage * PANELS * (EIGHTS + p.eights) * ATOM; }
+    DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
+
+    DEVICE void advance() {
+        if (++stage == p.stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Sends for a piece of the rows of a block.
+DEVICE void send_rows(const Place& place, const unsigned char* x, u32 block, u32 piece) {
+    const u32 bytes = PANELS * place.p.eights * ATOM;
+    expect(place.full(), bytes);
+    copy_bulk(place.rows(), x + u64(block) * (64 * 2) * place.p.k + u64(piece) * bytes, bytes, place.full());
+}
+
+// Sends for what a thread block multiplies, but for the first rows: a thread for sixteen bytes of every sixteenth row of the panels of matrices.
+// WIDE: these begin on multiples of sixteen bytes.
+template <bool WIDE>
+DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], u32 height) {
+    constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
+    const ChainProduct& p = place.p;
+    const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
+    const u32 at = row * 128 + (unit ^ row % 8) * 16;
+    u32 first = p.stages;
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        const Tile tile(p, layers, index, height);
+        const ELEMENT* from[COUNT];
+#pragma unroll
+        for (u32 r = 0; r < COUNT; ++r) {
+            const u32 column = row + r * EVERY;
+            const bool is_up = column >= height;
+            from[r] = (is_up ? layers[1].w : tile.layer.w) + min(tile.first + column - (is_up ? height : 0), u32(tile.layer.n) - 1) * p.k + unit * 8;
+        }
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            wait(place.empty(), place.parity ^ 1);
+            if (first > 0) {
+                --first;
+            } else if (thread == 0) {
+                await_launches();
+                send_rows(place, x, tile.block, piece);
+            }
+#pragma unroll 1
+            for (u32 panel = 0; panel < PANELS; ++panel) {
+                const u32 to = place.columns() + panel * EIGHTS * ATOM + at, start = (piece * PANELS + panel) * PANEL;
+#pragma unroll
+                for (u32 r = 0; r < COUNT; ++r) {
+                    if (COLUMNS % EVERY != 0 && row + r * EVERY >= COLUMNS) {
+                        continue;
+                    }
+                    if constexpr (WIDE) {
+                        copy_async_ahead(to + r * EVERY * 128, from[r] + start);
+                    } else {
+                        u32 words[4];
+                        for (u32 e = 0; e < 4; ++e) {
+                            words[e] = from[r][start + 2 * e].bits | u32(from[r][start + 2 * e + 1].bits) << 16;
+                        }
+                        store_shared(to + r * EVERY * 128, words);
+                    }
+                }
+            }
+            if constexpr (WIDE) {
+                arrive_after_copies(place.full());
+            } else {
+                asm volatile("fence.proxy.async;" ::: "memory");
+                arrive(place.full());
+            }
+        }
+    }
+}
+
+DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
+
+DEVICE float gate(float x, float up) { return x / (1.0f + exp2_approximate(-LOG2_E * x)) * up; }
+
+// A whole tile without biases. Of each eight columns thread t has two from t % 4 · 2 on, of rows t / 32 · 16 + t % 32 / 4 and 8 more.
+DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2) {
+        const u64 row = u64(tile.block) * 64 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 4;
+        if (row >= p.m) {
+            continue;
+        }
+        const u64 start = row * tile.layer.n + tile.first + threadIdx.x % 4 * 2;
+        float2* to = reinterpret_cast<float2*>(tile.layer.y + start);
+        const float2* before = reinterpret_cast<const float2*>(residual + start);
+        if (gated) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS / 2; ++eight) {
+                const float *x = sums + 4 * eight + i, *up = x + EIGHTS / 2 * 4;
+                to[4 * eight] = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
+            }
+        } else if (p.present & RESIDUAL) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                const float2 other = before[4 * eight];
+                to[4 * eight] = make_float2(other.x + sums[4 * eight + i], other.y + sums[4 * eight + i + 1]);
+            }
+        } else {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                to[4 * eight] = make_float2(sums[4 * eight + i], sums[4 * eight + i + 1]);
+            }
+        }
+    }
+}
+
+// Any tile, by way of shared memory.
+DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainProduct& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
+    constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
+    const u32 count = u32(min(p.m - u64(tile.block) * 64, u64(64)));
+    meet_computers();
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+        const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+        if (row < count) {
+#pragma unroll
+            for (u32 eight = 0; eight < EIGHTS; ++eight) {
+                *reinterpret_cast<float2*>(all + row * PITCH + 8 * eight + threadIdx.x % 4 * 2) = make_float2(sums[4 * eight + 2 * half], sums[4 * eight + 2 * half + 1]);
+            }
+        }
+    }
+    meet_computers();
+    const Layer& layer = tile.layer;
+    const bool gated = height < COLUMNS;
+    for (u32 i = threadIdx.x; i < count * height; i += COMPUTERS) {
+        const u32 row = gated ? i / (COLUMNS / 2) : i / COLUMNS, within = i - row * height;
+        const u64 column = tile.first + within, place = (u64(tile.block) * 64 + row) * layer.n + column;
+        if (column < layer.n) {
+            const float* x = all + row * PITCH + within;
+            float value = p.present >> tile.number & 1 ? *x + load_as(layer.bias, p.bias, column) : *x;
+            if (gated) {
+                value = gate(value, p.present & 2 ? x[height] + load_as(up_bias, p.bias, column) : x[height]);
+            }
+            layer.y[place] = p.present & RESIDUAL ? residual[place] + value : value;
+        }
+    }
+}
+
+DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
+    const ChainProduct& p = place.p;
+    for (Place first = place; threadIdx.x == 0 && first.parity == 0; first.advance()) {
+        send_rows(first, x, blockIdx.x % p.blocks, first.stage);
+    }
+    __syncwarp();
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        float sums[4 * EIGHTS] = {};
+        settle(sums);
+        u32 before = 0;
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            // The copies have ended and wgmma begins after them. A fence between the two kinds of accesses would also wait for the products before, at half the speed.
+            wait(place.full(), place.parity);
+            const u64 rows = descriptor(place.rows(), 16), columns = descriptor(place.columns(), 16);
+            begin_products();
+#pragma unroll
+            for (u32 i = 0; i < PANELS * STEPS; ++i) {
+                const u32 panel = i / STEPS, step = i % STEPS;
+                multiply<ELEMENT>(sums, rows + panel * p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+            }
+            end_products();
+            await_products<1>();
+            if (piece > 0 && threadIdx.x == 0) {
+                arrive(before);
+            }
+            before = place.empty();
+        }
+        await_products<0>();
+        if (threadIdx.x == 0) {
+            arrive(before);
+        }
+        settle(sums);
+        const Tile tile(p, layers, index, height);
+        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
+        if (wide && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n) {
+            store_whole(sums, p, tile, height < COLUMNS, residual);
+        } else {
+            store_tile(sums, all, p, tile, height, layers[1].bias, residual);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_product(
+    const unsigned char* x,
+    const ELEMENT* w0,
+    const ELEMENT* w1,
+    const ELEMENT* w2,
+    const void* b0,
+    const void* b1,
+    const void* b2,
+    const float* residual,
+    float* y0,
+    float* y1,
+    float* y2,
+    const __grid_constant__ ChainProduct p) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
+    const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
+    // Barriers, the ring, and the sums of a tile.
+    const Place place = {base, base + ATOM, p, 0, 0};
+    const u32 height = p.present & GATED ? COLUMNS / 2 : COLUMNS;
+    float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * PANELS * (EIGHTS + p.eights) * ATOM);
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < p.stages; ++i) {
+            init(place.barriers + 16 * i, SENDERS + 1);
+            init(place.barriers + 16 * i + 8, 1);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    admit_launches();
+    if (threadIdx.x < COMPUTERS) {
+        await_launches();
+        compute(place, all, x, layers, height, residual);
+    } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
+        send<true>(place, x, layers, height);
+    } else {
+        send<false>(place, x, layers, height);
+    }
+}
