@@ -109,6 +109,38 @@ def test_results_and_gradients_are_those_of_pytorch_in_f64(name, device):
         torch.testing.assert_close(gradient, right.float(), rtol=5e-5, atol=5e-5)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_calls_alike_take_the_tensors_of_each(device):
+    """A call is recorded once for all addresses; other layouts, strides and attributes are other calls."""
+    kept = []
+    for seed in range(4):
+        x = make(device, 6, 8, seed=seed, grad=False)
+        views = [x, x.T, x[::2], x[:, 1:7], x.expand(2, 6, 8), x[:0]]
+        for view in views:
+            for dim in (-1, 0):
+                y = F.softmax(view, dim)
+                torch.testing.assert_close(y, torch.softmax(view, dim))
+                assert y.is_contiguous()
+                kept.append((y, y.clone()))
+    # What later calls have written is elsewhere.
+    assert all(torch.equal(y, copy) for y, copy in kept)
+
+
+def test_calls_of_several_threads_keep_apart():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def check(seed):
+        x, w = make("cpu", 4, 64, seed=seed), make("cpu", 64, seed=seed)
+        expected = torch.autograd.grad(torch.nn.functional.rms_norm(x, (64,), w, 1e-5).sum(), [x, w])
+        for _ in range(30):
+            for found, right in zip(torch.autograd.grad(F.rms_norm(x, w, 1e-5).sum(), [x, w]), expected):
+                torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(check, range(4)))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_opcheck(name):
     args, _ = cases(DEVICES[-1])[name]

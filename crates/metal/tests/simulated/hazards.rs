@@ -165,7 +165,7 @@ fn commands_on_other_bytes_of_a_buffer_do_not_race() {
         let (bindings, params) = (vec![Some(part(0)), Some(part(to))], vec![]);
         let (pipeline, grid, threadgroup) = (take.clone(), Grid::Threadgroups([2, 1, 1]), Extent::linear(32));
         list.dispatch(
-            Dispatch { pipeline, bindings, params, grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
+            Dispatch { pipeline, bindings, params: params.into(), grid, threadgroup, threadgroup_memory: vec![], work: Default::default() },
             device.properties(),
         )
         .unwrap();
