@@ -135,8 +135,8 @@ fn examine(report: &DeviceReport, reference: &Device, all: Vec<Case>, full: bool
 
 /// Whether rows of linear layers have the bits by themselves that they have among others.
 fn examine_rows(report: &DeviceReport, operator: Option<&str>) -> Result<bool> {
-    // Rows, columns and summed elements: with lines of whole words, and others.
-    const EXTENTS: [[usize; 3]; 2] = [[600, 336, 1160], [70, 331, 1157]];
+    // Rows, columns and summed elements: with lines of whole pieces, as kernels take them, and others.
+    const EXTENTS: [[usize; 3]; 3] = [[600, 336, 1152], [130, 1501, 320], [70, 331, 1157]];
     let executor = Executor::new_with_backend(report.backend)?;
     let mut sound = true;
     for (precision, extents) in
