@@ -1155,7 +1155,7 @@ def pad(x: Tensor, *, before: Sequence[int], after: Sequence[int], value: float 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, precision: Literal["strict", "fast"] | None = None) -> Tensor:
+def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
     """causal attention of several sequences over keys and values in pages, which a table names for each of them
 
     Inputs:
@@ -1173,7 +1173,7 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
         softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
         left_window (count): Attend at most this many keys before the query's position; `None` for all.
         page (count): Tokens of a page.
-        precision (word: strict, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
