@@ -136,3 +136,20 @@ pub struct MatrixProduct {
     /// The factor of the addend, an f32's value.
     pub beta: f64,
 }
+
+/// A large GPU of a compute capability, for tests of plans.
+#[cfg(test)]
+pub(crate) fn gpu(capability: u32) -> DeviceProperties {
+    DeviceProperties {
+        kind: elinvar_core::DeviceKind::Cuda,
+        name: format!("sm_{capability}"),
+        compute_units: 132,
+        simd_width: 32,
+        max_threads_per_threadgroup: 1024,
+        threadgroup_memory: 227 << 10,
+        max_buffer_bytes: 1 << 36,
+        unified_memory: false,
+        dtypes: elinvar_core::DType::ALL,
+        features: CudaFeatures::of(capability, false),
+    }
+}

@@ -99,7 +99,7 @@ fn on_stream(ordinal: usize, stream: usize) -> Result<Executor> {
 
 #[cfg(target_vendor = "apple")]
 fn on_stream(_: usize, _: usize) -> Result<Executor> {
-    Err(Error::device_unavailable("tensors on NVIDIA's GPUs: this system has none"))
+    Err(elinvar::Error::device_unavailable("tensors on NVIDIA's GPUs: this system has none"))
 }
 
 /// Makes a call whose last tensors are written, so many, while other threads of Python's run: as it was recorded, or by `body`, which is given what it reads and

@@ -216,24 +216,11 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_core::DeviceKind;
-
     use super::*;
-    use crate::cuda::CudaFeatures;
+    use crate::cuda::gpu;
 
     fn h100() -> DeviceProperties {
-        DeviceProperties {
-            kind: DeviceKind::Cuda,
-            name: "sm_90".to_owned(),
-            compute_units: 132,
-            simd_width: 32,
-            max_threads_per_threadgroup: 1024,
-            threadgroup_memory: 227 << 10,
-            max_buffer_bytes: 1 << 36,
-            unified_memory: false,
-            dtypes: DType::ALL,
-            features: CudaFeatures::of(90, false),
-        }
+        gpu(90)
     }
 
     fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
@@ -273,6 +260,6 @@ mod tests {
         let weight = |dtype, k| TensorInfo::new(dtype, &[8, k]).unwrap();
         assert!(takes(weight(DType::BF16, 64), &h100()) && takes(weight(DType::F16, 4096), &h100()));
         assert!(!takes(weight(DType::F32, 64), &h100()) && !takes(weight(DType::BF16, 72), &h100()) && !takes(weight(DType::BF16, 0), &h100()));
-        assert!(!takes(weight(DType::BF16, 64), &DeviceProperties { features: CudaFeatures::of(80, false), ..h100() }));
+        assert!(!takes(weight(DType::BF16, 64), &gpu(80)));
     }
 }

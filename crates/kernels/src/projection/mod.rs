@@ -5,7 +5,7 @@
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast and invariant
-//!   precision a CUDA device of compute capability 9.0 rounds rows to the type of 16-bit weights, and multiplies them on its tensor cores ([`chain`]).
+//!   precision a CUDA device of compute capability 9.0 rounds rows to the type of 16-bit weights, and multiplies them on its tensor cores (`chain`).
 //! * Order: that of the operators it stands for, [`RmsNorm`], [`MatMul`], [`Binary`] and [`SwiGlu`], each step in f32: their
 //!   bits. On a CPU, where a launch costs next to nothing, the plan is theirs.
 //! * Error: the sum of theirs.

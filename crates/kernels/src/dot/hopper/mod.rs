@@ -348,25 +348,10 @@ fn layers(height: usize, element: DType, bias: DType) -> Option<Defines> {
 
 #[cfg(test)]
 mod tests {
-    use elinvar_core::{DeviceKind, Error};
+    use elinvar_core::Error;
 
     use super::*;
-    use crate::cuda::CudaFeatures;
-
-    fn gpu(capability: u32) -> DeviceProperties {
-        DeviceProperties {
-            kind: DeviceKind::Cuda,
-            name: format!("sm_{capability}"),
-            compute_units: 132,
-            simd_width: 32,
-            max_threads_per_threadgroup: 1024,
-            threadgroup_memory: 227 << 10,
-            max_buffer_bytes: 1 << 36,
-            unified_memory: false,
-            dtypes: DType::ALL,
-            features: CudaFeatures::of(capability, false),
-        }
-    }
+    use crate::cuda::gpu;
 
     fn product(m: usize, n: usize, k: usize) -> Records {
         let side = |count, dtype, index| Rows { dtype, origin: 0, strides: [k as isize, 1], count, from: Argument::Input(index) };
