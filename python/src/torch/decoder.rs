@@ -25,7 +25,7 @@ struct Held {
     dtype: DType,
     layout: Layout,
     address: usize,
-    tensor: Py<PyAny>,
+    _tensor: Py<PyAny>,
 }
 
 impl Held {
@@ -58,7 +58,7 @@ impl TorchDecoder {
             dtype,
             layout,
             address: *address,
-            tensor: tensor.unbind(),
+            _tensor: tensor.unbind(),
         };
         let tensors: Vec<_> = described.zip(tensors).map(|(described, (name, tensor))| (name, held(described, tensor))).collect();
         let place = call.place(py)?;
@@ -137,10 +137,10 @@ fn adopt(executor: &Executor, place: Place, held: Held) -> Result<Tensor> {
 
 #[cfg(not(target_vendor = "apple"))]
 fn adopt_on_gpu(executor: &Executor, held: Held) -> Result<Tensor> {
-    let bytes = held.bytes();
+    let (dtype, layout, address, bytes) = (held.dtype, held.layout, held.address as u64, held.bytes());
     // SAFETY: the tensor is held, and so is its memory, which PyTorch frees in the order of the stream.
-    let memory = unsafe { elinvar_cuda::CudaBackend::lend(held.address as u64, bytes, true, Arc::new(held.tensor)) };
-    executor.adopt_raw(held.dtype, &held.layout, memory)
+    let memory = unsafe { elinvar_cuda::CudaBackend::lend(address, bytes, true, Arc::new(held)) };
+    executor.adopt_raw(dtype, &layout, memory)
 }
 
 #[cfg(target_vendor = "apple")]
