@@ -8,7 +8,7 @@ use std::{
 /// A map whose keys the library makes.
 pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
-/// Multiplies eight bytes at a time, and folds the halves of each product.
+/// Multiplies eight bytes at a time, and folds the upper and lower 64 bits of each product.
 #[derive(Clone, Copy, Default)]
 pub struct FastHasher(u64);
 

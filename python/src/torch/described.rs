@@ -204,7 +204,7 @@ impl Call {
         Ok(())
     }
 
-    /// Tells apart calls on the same tensors.
+    /// Distinguishes calls on the same tensors.
     pub(super) fn mark(&mut self, marks: impl IntoIterator<Item = u8>) {
         self.key.extend(marks);
     }
