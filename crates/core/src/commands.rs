@@ -105,6 +105,9 @@ impl CommandList {
     /// # Errors
     /// Memory of another size or device, or that a command may not write; what is written and given for another place, too.
     pub fn over(&self, places: &[Buffer], given: &[Binding]) -> Result<Arc<CommandList>> {
+        if places.len() != given.len() {
+            return Err(Error::invalid_launch(format!("{} buffers are given for {} places", given.len(), places.len())));
+        }
         let mut is_doubtful = false;
         for (index, (place, binding)) in places.iter().zip(given).enumerate() {
             if place.bytes() != binding.bytes() || place.device() != binding.buffer().device() {
@@ -113,9 +116,6 @@ impl CommandList {
             }
             let is_shared = |(other, with): (usize, &Binding)| other != index && with.overlaps(binding);
             is_doubtful |= !place.raw().is_read_only() && (binding.buffer().raw().is_read_only() || given.iter().enumerate().any(is_shared));
-        }
-        if places.len() != given.len() {
-            return Err(Error::invalid_launch(format!("{} buffers are given for {} places", given.len(), places.len())));
         }
         let moved = |binding: &Binding| match places.iter().position(|place| place.same(binding.buffer())) {
             Some(place) => given[place].part(binding.offset(), binding.bytes()),

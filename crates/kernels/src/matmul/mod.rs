@@ -31,6 +31,7 @@ use crate::{
     Argument, Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     chain,
+    copy::Copy,
     description::describe,
     signature::{mismatch, operands, shape_of},
 };
@@ -105,7 +106,7 @@ impl MatMul {
     /// The plan of an invariant product whose sums are chains, where the device has it: that depends on the types and the weight, never on the rows.
     fn by_chains(&self, inputs: &operands::Inputs, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
         let &operands::Inputs { a, b, bias } = inputs;
-        let is_layer = self.transpose_b && !self.transpose_a && self.alpha == 1.0 && b.shape().rank() == 2 && a.layout.is_contiguous();
+        let is_layer = self.transpose_b && !self.transpose_a && self.alpha == 1.0 && b.shape().rank() == 2;
         let are_f32 = [a.dtype, outputs[0].dtype] == [DType::F32; 2];
         if self.precision != Precision::Invariant || !is_layer || !are_f32 || !chain::takes(b, device) {
             return Ok(None);
@@ -120,9 +121,14 @@ impl MatMul {
             gated: false,
             norm: None,
         };
-        let [x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let [mut x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let none = Argument::Absent;
         let mut plan = Plan::default();
+        if !a.layout.is_contiguous() {
+            plan.scratch.push(a.elements() * a.dtype.size());
+            plan.add(&Copy, &[Some((a, x))], &[Argument::Scratch(0)], device)?;
+            x = Argument::Scratch(0);
+        }
         Ok(product.plan([x, none], [w, none, none, bias, none, none, none, y, none, none], device, &mut plan).map(|()| plan))
     }
 

@@ -1,6 +1,6 @@
 //! Matrix products and what contains them.
 
-use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, NullBackend};
+use elinvar_core::{Backend, DType, DeviceKind, DeviceProperties, Layout, NullBackend, Shape};
 use elinvar_kernels::{
     Argument, Operator, Plan, Precision, TensorInfo,
     cuda::{CudaFeatures, MatrixProduct},
@@ -115,6 +115,30 @@ fn invariant_products_are_strict_where_no_kernel_is_their_own() {
         };
         assert_eq!(of(Precision::Invariant).each_ref().map(keys), of(Precision::Strict).each_ref().map(keys), "{m} rows on {}", device.name);
     }
+}
+
+/// What they take depends on types and weights alone, so that rows have the bits that they have among others.
+#[test]
+fn invariant_layers_are_chains_for_any_rows_on_hopper() {
+    let device = DeviceProperties { kind: DeviceKind::Cuda, compute_units: 132, threadgroup_memory: 227 << 10, ..properties() };
+    let device = DeviceProperties { features: CudaFeatures::of(90, true), ..device };
+    let keys = |operator: &dyn Operator, inputs: &[Option<TensorInfo>]| {
+        let plan = operator.plan(inputs, &operator.infer(inputs).unwrap(), &device).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let linear = MatMul { transpose_b: true, precision: Precision::Invariant, ..MatMul::default() };
+    let product = |x: Option<TensorInfo>, k| keys(&linear, &[x, info(DType::BF16, &[40, k]), None]);
+    assert_eq!([1, 64, 600].map(|m| product(f32(&[m, 128]), 128)), ["rounded_rows chain_product"; 3]);
+    // Some columns of wider rows.
+    let strided = |m| Some(TensorInfo { dtype: DType::F32, layout: Layout::strided(Shape::new(&[m, 128]).unwrap(), &[200, 1], 0).unwrap() });
+    assert_eq!([2, 600].map(|m| product(strided(m), 128)), ["copy rounded_rows chain_product"; 2]);
+    assert!([1, 600].map(|m| product(f32(&[m, 72]), 72)).iter().all(|keys| !keys.contains("chain")));
+    let layers = |m: usize| {
+        let weight = info(DType::BF16, &[48, 128]);
+        let inputs = [f32(&[m, 128]), None, weight, weight, None, None, None, None, None];
+        keys(&Projection { epsilon: Some(1e-5), gated: true, precision: Precision::Invariant }, &inputs)
+    };
+    assert_eq!([1, 600].map(layers), ["rms_norm rounded_rows chain_product swiglu"; 2]);
 }
 
 #[test]
