@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -204,25 +205,17 @@ def resident():
 def test_threads_share_an_executor(cpu):
     a = np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32)
     expected = (cpu.tensor(a) @ cpu.tensor(a)).tobytes()
-    failures = []
 
-    def work():
-        try:
-            for _ in range(30):
-                x = cpu.tensor(a)
-                assert (x @ x).tobytes() == expected
-                w = cpu.tensor([2.0], requires_grad=True)
-                (w * w).sum().backward()
-                assert w.grad.tolist() == [4.0]
-        except BaseException as error:
-            failures.append(error)
+    def work(_):
+        for _ in range(30):
+            x = cpu.tensor(a)
+            assert (x @ x).tobytes() == expected
+            w = cpu.tensor([2.0], requires_grad=True)
+            (w * w).sum().backward()
+            assert w.grad.tolist() == [4.0]
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
 
 
 def test_other_threads_run_while_work_does(cpu):
