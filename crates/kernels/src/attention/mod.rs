@@ -37,6 +37,7 @@
 //! usually promises, and `n` for the sums of values with a sixteenth for the factors when the greatest score grows. Where fast precision rounds to f16 or bf16, each query's output has a normalised error
 //! `‖found − exact‖ / ‖exact‖` of about half of that type's unit `2^-11` or `2^-8` on random inputs; the conformance suite allows two units.
 
+mod blocks;
 pub(crate) mod cpu;
 pub mod decode;
 mod decoded;
@@ -136,7 +137,7 @@ impl Operator for Attention {
         if device.simd_width <= 1 {
             return inputs.for_cpu(outputs, &params);
         }
-        let plans = [prefill::plan, tiled::plan];
+        let plans = [prefill::plan, blocks::plan, tiled::plan];
         let plan = match plans.into_iter().find_map(|plan| plan(&params, inputs, self.precision, device)) {
             Some(plan) => plan,
             None => split::plan(&params, inputs, self.precision, device)?.map_or_else(|| gpu::plan(&params, inputs, device), Ok)?,

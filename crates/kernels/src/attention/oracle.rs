@@ -159,9 +159,11 @@ fn matrix_bound(d: Dims, s: &Scoring) -> f64 {
 pub(crate) fn bound_of(precision: Precision, unmasked: Option<DType>, d: Dims, scoring: &Scoring) -> Bound {
     let tensor_cores = [64, 128].contains(&d.width) && d.width == d.value_width && scoring.softcap == 0.0;
     match (precision, unmasked) {
+        (Precision::Fast, Some(DType::F16 | DType::U8)) | (Precision::Invariant, Some(DType::F16)) if tensor_cores => {
+            Bound::normalised(2.0 * 2f64.powi(-11))
+        }
+        (Precision::Fast | Precision::Invariant, Some(DType::BF16)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Strict | Precision::Invariant, _) => Bound::EXACT.with_absolute(bound(d, scoring)),
-        (Precision::Fast, Some(DType::F16 | DType::U8)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-11)),
-        (Precision::Fast, Some(DType::BF16)) if tensor_cores => Bound::normalised(2.0 * 2f64.powi(-8)),
         (Precision::Fast, _) => Bound::EXACT.with_absolute(matrix_bound(d, scoring)),
     }
 }
@@ -378,7 +380,7 @@ fn strided_cases() -> Vec<Case> {
 /// What a device may compute on matrix units.
 fn fast_cases() -> Vec<Case> {
     let causal = Scoring { causal: true, ..Scoring::default() };
-    let fast = |scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra| {
+    let of = |precision: Precision, scoring: Scoring, d: Dims, [q, kv]: [DType; 2], extra: Extra| {
         let random = |dtype, dims: [usize; 4], seed: u64| HostTensor::random(dtype, &dims, -1.0, 1.0, seed + d.keys as u64);
         let q = random(q, [d.batch, d.heads, d.queries, d.width], 41);
         let mut kv = [42, 43].map(|seed| random(kv, [d.batch, d.kv_heads, d.keys, d.width], seed));
@@ -386,8 +388,9 @@ fn fast_cases() -> Vec<Case> {
             kv = kv.map(|t| without_rows_from(first, d, &t));
         }
         let [k, v] = kv;
-        case_of(Attention { scoring, precision: Precision::Fast, ..Attention::default() }, d, [q, k, v], extra)
+        case_of(Attention { scoring, precision, ..Attention::default() }, d, [q, k, v], extra)
     };
+    let fast = |scoring, d, pair, extra| of(Precision::Fast, scoring, d, pair, extra);
     let mut cases = Vec::new();
     for pair in &PAIRS[1..] {
         // A second tile of queries, more blocks of keys than one, and a cache that is not full.
@@ -435,6 +438,23 @@ fn fast_cases() -> Vec<Case> {
     q = HostTensor::from_f64(DType::F16, q.dims(), &values);
     cases.push(case_of(operator, d, [q, k, v], Extra::default()));
     cases.extend(PAIRS.into_iter().flat_map(|pair| [(66, 70), (3, 270)].map(|(queries, keys)| made(fast_strided(pair, queries, keys)))));
+    // In blocks of keys: tiles that have all their blocks or share them out, rows that are no whole tiles, a cache that is not full, sequences without a key.
+    let invariant = |scoring, d, pair, extra| of(Precision::Invariant, scoring, d, pair, extra);
+    for pair in &PAIRS[1..] {
+        cases.push(invariant(Scoring { offset: 90, ..causal }, Dims::new(6, 2, 45, 300, 64), *pair, Extra::default()));
+        cases.push(invariant(Scoring { offset: 2449, ..causal }, Dims::new(8, 2, 1, 2500, 128), *pair, Extra::default()));
+        cases.push(invariant(
+            causal,
+            Dims { batch: 33, ..Dims::new(4, 4, 2, 150, 64) },
+            *pair,
+            Extra { positions: positions(140, 2), ..Extra::default() },
+        ));
+    }
+    cases.push(invariant(Scoring { left_window: Some(20), offset: 250, ..causal }, Dims::new(2, 1, 4, 330, 64), narrow, Extra::default()));
+    for batch in [3, 70] {
+        let lengths = Some(HostTensor::new(&[batch], &(0..batch).map(|i| [0, 33, 280][i % 3]).collect::<Vec<_>>()));
+        cases.push(invariant(Scoring::default(), Dims { batch, ..Dims::new(2, 2, 1, 280, 64) }, wide, Extra { lengths, ..Extra::default() }));
+    }
     cases.extend([270, 4300].map(fast_narrow).map(made));
     cases.extend(matrix_cases());
     cases

@@ -8,7 +8,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 
 use crate::{
     Argument, Launch, Plan, TensorInfo,
-    cuda::{COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
     launch::product_operations,
     matmul::{ABSENT, dtype_code},
     metal::{metal_file, params},
@@ -16,41 +16,52 @@ use crate::{
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 
-/// Rows of a block, which read the weights once.
-pub(crate) const BLOCK: usize = 64;
+/// Rows that are few, which read the weights once.
+pub(crate) const FEW: usize = 64;
+
+/// Rows of a tile where they are many.
+const BLOCK: usize = 128;
 
 /// Elements of a row that are 128 bytes, and bytes of eight rows of them: rows have whole panels.
 const PANEL: usize = 64;
 const ATOM: usize = 1024;
 
-/// Rows of weights of a tile, in eights: what a thread's registers hold the sums of.
-const MOST_EIGHTS: usize = 31;
+/// Rows of weights of a tile, in eights, of few rows and of many: what a thread's registers hold the sums of.
+const MOST_EIGHTS: [usize; 2] = [31, 32];
 
-/// Threads of a thread block, pieces that it has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and rows
+/// Threads of a thread block, of few rows and of many.
+const THREADS: [u32; 2] = [256, 384];
+
+/// Pieces that a thread block has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and of few rows those
 /// that are read but do not exist.
-const THREADS: u32 = 256;
 const STAGES: std::ops::RangeInclusive<usize> = 4..=24;
-const SLACK: usize = 10 << 10;
+const SLACK: [usize; 2] = [10 << 10, 2 << 10];
 
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
 const SHORT: usize = 640 << 10;
 
-/// Threads that round a row.
+/// Threads that round a row, and bytes of maps of the weights before the rounded rows.
 const ROUNDERS: u32 = 512;
+const MAPS: usize = 1024;
 
 params! {
     /// Rows to be rounded.
     struct Rounded {
         /// Elements of a row.
         pub k: u64,
+        /// Rows of each layer's matrix.
+        pub n: [u64; 3],
         /// Whether they are normalised first.
         pub is_normalised: u32,
         /// The type of the norm's weight.
         pub norm: u32,
         /// Added to the mean of the squares.
         pub epsilon: f32,
-        /// Rows of a block, in eights.
+        /// Rows of a block of up to 64, in eights.
         pub eights: u32,
+        /// Rows of the boxes of the matrices' maps; zero where there are none.
+        pub height: u32,
+        pub unused: u32,
     }
 }
 
@@ -67,7 +78,7 @@ params! {
         pub present: u32,
         /// The type of the biases.
         pub bias: u32,
-        /// Blocks of rows, and rows of one, in eights; of those that the last block lacks there are places.
+        /// Blocks of rows, and rows of one, in eights; of those that the last blocks lack there are places.
         pub blocks: u32,
         pub eights: u32,
         /// Tiles of the layers' matrices up to the end of each layer.
@@ -79,8 +90,12 @@ params! {
     }
 }
 
-const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, Rounded::METAL, metal_file!("chain/rounded.cu")];
-const PRODUCT: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, EIGHTS, ChainProduct::METAL, metal_file!("chain/product.cu")];
+const MAPPED: MetalFile = metal_file!("chain/maps.cu");
+const TILES: MetalFile = metal_file!("chain/tiles.cu");
+const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, MAPPED, Rounded::METAL, metal_file!("chain/rounded.cu")];
+const FEW_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, EIGHTS, ChainProduct::METAL, TILES, metal_file!("chain/few_rows.cu")];
+const MANY_ROWS: &[MetalFile] =
+    &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu")];
 
 /// Whether a device has these products for a weight `[n, k]`.
 pub(crate) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
@@ -95,23 +110,32 @@ fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) ->
     CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None })
 }
 
-/// Macros of the instances by the type of the weights, the logarithm of a piece's panels, and a tile's rows of weights in eights, from one on.
+/// Macros of the instances by the type of the weights, another macro, and a tile's rows of weights in eights.
 macro_rules! instances {
-    ($($element:literal),*; $panels:tt; $eights:tt) => { [$(instances!(@ $element; $panels; $eights)),*] };
-    (@ $element:literal; [$($panels:literal),*]; $eights:tt) => { [$(instances!(@ $element $panels; $eights)),*] };
-    (@ $element:literal $panels:literal; [$($eights:literal $columns:literal),*]) => {
-        [$(&[("ELEMENT", $element), ("PANELS", $panels), ("EIGHTS", $eights), ("COLUMNS", $columns)]),*]
+    ($($element:literal),*; $other:literal $values:tt; $eights:tt) => { [$(instances!(@ $element; $other $values; $eights)),*] };
+    (@ $element:literal; $other:literal [$($value:literal),*]; $eights:tt) => { [$(instances!(@ $element $other $value; $eights)),*] };
+    (@ $element:literal $other:literal $value:literal; [$($eights:literal $columns:literal),*]) => {
+        [$(&[("ELEMENT", $element), ($other, $value), ("EIGHTS", $eights), ("COLUMNS", $columns)]),*]
     };
 }
+/// Of few rows, by the logarithm of a piece's panels, and of one eight on.
 #[rustfmt::skip]
-const INSTANCES: [[[Defines; MOST_EIGHTS]; 3]; 2] = instances!("f16", "bf16"; ["1", "2", "4"]; [
+const OF_FEW_ROWS: [[[Defines; MOST_EIGHTS[0]]; 3]; 2] = instances!("f16", "bf16"; "PANELS" ["1", "2", "4"]; [
     "1" "8", "2" "16", "3" "24", "4" "32", "5" "40", "6" "48", "7" "56", "8" "64", "9" "72", "10" "80", "11" "88", "12" "96", "13" "104", "14" "112", "15"
     "120", "16" "128", "17" "136", "18" "144", "19" "152", "20" "160", "21" "168", "22" "176", "23" "184", "24" "192", "25" "200", "26" "208", "27" "216",
     "28" "224", "29" "232", "30" "240", "31" "248"
 ]);
+/// Of many rows, by the logarithm of a cluster's thread blocks, and of two eights on, two more each.
+#[rustfmt::skip]
+const OF_MANY_ROWS: [[[Defines; MOST_EIGHTS[1] / 2]; 2]; 2] = instances!("f16", "bf16"; "CLUSTER" ["1", "2"]; [
+    "2" "16", "4" "32", "6" "48", "8" "64", "10" "80", "12" "96", "14" "112", "16" "128", "18" "144", "20" "160", "22" "176", "24" "192", "26" "208", "28"
+    "224", "30" "240", "32" "256"
+]);
 
 /// How a product is cut.
 struct Tiling {
+    /// Whether rows are many.
+    many: bool,
     /// Blocks of rows, and rows of one, in eights.
     blocks: usize,
     rows: usize,
@@ -119,7 +143,8 @@ struct Tiling {
     eights: usize,
     /// Tiles of matrices up to the end of each layer.
     ends: [usize; 3],
-    /// Panels of a piece, and pieces in shared memory.
+    /// Thread blocks of a cluster, panels of a piece, and pieces in shared memory.
+    cluster: usize,
     panels: usize,
     stages: usize,
     memory: usize,
@@ -151,66 +176,87 @@ impl Layers {
         if tiles == 0 {
             return None;
         }
+        let Tiling { many, blocks, rows, eights, cluster, panels, .. } = tiling;
         let rounded = Argument::Scratch(plan.scratch.len());
         let (epsilon, norm_type) = self.norm.unwrap_or((0.0, None));
+        let n = self.n.map(|n| n as u64);
         let params = Rounded {
             k: k as u64,
+            n,
             is_normalised: self.norm.is_some().into(),
             norm: norm_type.map_or(ABSENT, dtype_code),
             epsilon,
-            eights: tiling.rows as u32,
+            eights: rows.min(FEW / 8) as u32,
+            height: if many { 4 * eights as u32 } else { 0 },
+            unused: 0,
         };
         let norm = (Parameter::read("norm", norm_type.unwrap_or(DType::F32)).or_absent().prefetched(), norm);
-        let buffers = [(Parameter::read("x", DType::F32), x), norm.clone(), (Parameter::write("y", DType::U8), rounded)];
+        let matrices = ["w0", "w1", "w2"].map(|name| Parameter::read(name, weight).or_absent());
+        let mapped = matrices.clone().into_iter().zip(operands.iter().map(|&matrix| if many { matrix } else { Argument::Absent }));
+        let buffers = [(Parameter::read("x", DType::F32), x), norm.clone()].into_iter().chain(mapped);
+        let buffers = buffers.chain([(Parameter::write("y", DType::U8), rounded)]);
         let form = source(ROUND, "rounded_rows", [&[("ELEMENT", "f16")], &[("ELEMENT", "bf16")]][number]);
         let round = Launch::on_cuda(KernelKey::new("rounded_rows", &[norm.0.dtype, weight]), form, &params, buffers);
         let present = (0..3).map(|i| u32::from(self.biases[i]) << i).sum::<u32>() | u32::from(self.has_residual) << 3 | u32::from(self.gated) << 4;
         let params = ChainProduct {
             m: m as u64,
             k: k as u64,
-            n: self.n.map(|n| n as u64),
+            n,
             present,
             bias: dtype_code(bias),
-            blocks: tiling.blocks as u32,
-            eights: tiling.rows as u32,
+            blocks: blocks as u32,
+            eights: rows as u32,
             ends: tiling.ends.map(|end| end as u32),
-            pieces: (k / PANEL / tiling.panels) as u32,
+            pieces: (k / PANEL / panels) as u32,
             stages: tiling.stages as u32,
             unused: 0,
         };
-        let key = KernelKey::new("chain_product", &[weight, bias]).with("eights", tiling.eights as u32).with("panels", tiling.panels as u32);
-        let form = source(PRODUCT, "chain_product", INSTANCES[number][tiling.panels.ilog2() as usize][tiling.eights - 1]);
+        let (entry, form) = if many {
+            ("chain_many_rows", source(MANY_ROWS, "chain_many_rows", OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]))
+        } else {
+            ("chain_few_rows", source(FEW_ROWS, "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]))
+        };
+        let key = KernelKey::new(entry, &[weight, bias]).with("eights", eights as u32).with("panels", panels as u32).with("cluster", cluster as u32);
         let read = |name, dtype| Parameter::read(name, dtype).or_absent();
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, DType::F32).or_absent());
-        let parameters = ["w0", "w1", "w2"].map(|name| read(name, weight).prefetched()).into_iter();
-        let parameters = parameters.chain(["b0", "b1", "b2"].map(|name| read(name, bias))).chain([read("residual", DType::F32)]).chain(results);
+        // Many rows wait for the maps before they read the matrices.
+        let matrices = matrices.map(|matrix| if many { matrix } else { matrix.prefetched() }).into_iter();
+        let parameters = matrices.chain(["b0", "b1", "b2"].map(|name| read(name, bias))).chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", DType::U8), rounded)].into_iter().chain(parameters.zip(operands));
         let product = Launch::on_cuda(key, form, &params, buffers).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
-        let groups = u32::try_from(tiles).ok()?.min(device.compute_units.max(1) as u32);
+        let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster) as u32;
         plan.launches.push(round.over(Extent::linear(u32::try_from(m).ok()?), Extent::linear(ROUNDERS)));
-        plan.launches.push(product.over(Extent::linear(groups), Extent::linear(THREADS)).with_threadgroup_memory(tiling.memory));
-        plan.scratch.push(Some(k / PANEL * tiling.blocks * tiling.rows * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
+        plan.launches.push(product.over(Extent::linear(groups), Extent::linear(THREADS[usize::from(many)])).with_threadgroup_memory(tiling.memory));
+        let maps = if many { MAPS } else { 0 };
+        plan.scratch.push(Some(maps + k / PANEL * blocks * rows * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
         Some(())
     }
 
     fn tiling(&self, device: &DeviceProperties) -> Tiling {
         let ([m, k], n, units) = (self.extents, self.n, device.compute_units.max(1));
-        let (blocks, rows) = (m.div_ceil(BLOCK), m.min(BLOCK).div_ceil(8));
+        let many = m > FEW;
+        let (most, slack) = (MOST_EIGHTS[usize::from(many)], SLACK[usize::from(many)]);
+        let (blocks, rows) = if many { (m.div_ceil(BLOCK), BLOCK / 8) } else { (1, m.div_ceil(8)) };
+        // Where the blocks are one, or few and odd, one more would cost more than a cluster saves.
+        let cluster = if many && (blocks.is_multiple_of(2) || blocks > 8) { 2 } else { 1 };
+        let blocks = blocks.next_multiple_of(cluster);
         let ends = |eights: usize| {
             let each = if self.gated { [n[0].div_ceil(4 * eights), 0, 0] } else { n.map(|n| n.div_ceil(8 * eights)) };
             [each[0], each[0] + each[1], each.iter().sum()]
         };
-        let step = 1 + usize::from(self.gated);
+        let step = if many || self.gated { 2 } else { 1 };
         // As few tiles for each multiprocessor as can be, and these as small as can be: no multiprocessor has more of them to do than the others.
-        let each = (ends(step)[2] * step * blocks).div_ceil(units * MOST_EIGHTS).max(1);
-        let eights = (step..MOST_EIGHTS).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(MOST_EIGHTS / step * step);
-        let besides = SLACK + 32 * rows * (8 * eights + 8);
+        let each = (ends(step)[2] * step * blocks).div_ceil(units * most).max(1);
+        let eights = (step..most).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(most / step * step);
+        let besides = if many { slack } else { slack + 32 * rows * (8 * eights + 8) };
         let room = |panels: usize, memory: usize| memory.saturating_sub(besides) / (panels * (eights + rows) * ATOM);
         let is_short = rows <= 2 && 16 * eights * k <= SHORT;
         let memory = if is_short { device.threadgroup_memory / 2 - 1024 } else { device.threadgroup_memory };
-        let panels = [4, 2].into_iter().find(|&panels| (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start()).unwrap_or(1);
+        let suits = |&panels: &usize| !many && (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start();
+        let panels = [4, 2].into_iter().find(suits).unwrap_or(1);
         let stages = room(panels, memory).min(*STAGES.end()).min(k / PANEL / panels);
-        Tiling { blocks, rows, eights, ends: ends(eights), panels, stages, memory: stages * panels * (eights + rows) * ATOM + besides }
+        let memory = stages * panels * (eights + rows) * ATOM + besides;
+        Tiling { many, blocks, rows, eights, ends: ends(eights), cluster, panels, stages, memory }
     }
 }
 
@@ -235,10 +281,11 @@ mod tests {
                 for (m, gated) in [(1, false), (8, true), (17, false), (64, true), (65, false), (4096, true)] {
                     let n = if gated { [n[0], n[0], 0] } else { n };
                     let tiling = layers(m, k, n, gated).tiling(&h100());
-                    let Tiling { blocks, rows, eights, ends, panels, stages, memory } = tiling;
+                    let Tiling { many, blocks, rows, eights, ends, cluster, panels, stages, memory } = tiling;
                     let height = if gated { 4 * eights } else { 8 * eights };
                     assert!(ends[0] * height >= n[0] && (gated || (ends[2] - ends[1]) * height >= n[2]));
-                    assert!(blocks * rows * 8 >= m && (!gated || eights % 2 == 0) && eights <= MOST_EIGHTS);
+                    assert!(blocks * rows * 8 >= m && (!gated && !many || eights % 2 == 0) && eights <= MOST_EIGHTS[usize::from(many)]);
+                    assert!(many == (m > 64) && blocks % cluster == 0 && (many || blocks == 1));
                     assert!(memory <= h100().threadgroup_memory, "{m} {k} {n:?}: {memory}");
                     let pieces = k / PANEL / panels;
                     assert!(pieces * panels * PANEL == k && (stages >= 2 || stages == pieces), "{m} {k} {n:?}: {stages} of {pieces}");

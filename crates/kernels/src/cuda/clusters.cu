@@ -33,3 +33,9 @@ DEVICE float4 load_from(u32 block, const float4& here) {
                  : "memory");
     return value;
 }
+
+// At a barrier of another thread block of the cluster.
+DEVICE void arrive_in(u32 block, u32 barrier) {
+    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(block)
+                 : "memory");
+}

@@ -249,7 +249,7 @@ impl Projection {
     /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with such weights.
     pub fn most_rows(precision: Precision, weight: TensorInfo, device: &DeviceProperties) -> usize {
         match precision {
-            Precision::Fast if chain::takes(weight, device) => chain::BLOCK,
+            Precision::Fast if chain::takes(weight, device) => chain::FEW,
             Precision::Invariant if chain::takes(weight, device) => usize::MAX,
             Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
             Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
@@ -348,7 +348,7 @@ impl Projection {
         let extents = layers.extents();
         let serves = match self.precision {
             Precision::Strict => false,
-            Precision::Fast => (2..=chain::BLOCK).contains(&extents[0]),
+            Precision::Fast => (2..=chain::FEW).contains(&extents[0]),
             Precision::Invariant => true,
         };
         if !serves || !layers.weights().iter().flatten().all(|weight| chain::takes(*weight, device)) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
-    Attention, Params, gpu, operands as attention,
+    Attention, Params, blocks, gpu, operands as attention,
     scoring::{self, MaskView, ScoreParams, Scoring, View},
     split::{self, Split, SplitParams},
 };
@@ -240,7 +240,8 @@ impl Operator for DecodeAttention {
         let (given, attended) = self.attended(inputs)?;
         let params = &attended.params;
         let fits = device.simd_width > 1 && params.score.width <= LONGEST && params.rows() * params.value_width * params.score.keys > 0;
-        if fits { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
+        let in_blocks = blocks::serves(params, attended.inputs, self.precision, device);
+        if fits && !in_blocks { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {

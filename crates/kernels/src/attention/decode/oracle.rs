@@ -54,8 +54,8 @@ impl Token {
             }) + if dtype == DType::U8 { 0.5 / 127.0 + 2f64.powi(-11) } else { 0.0 }
         };
         let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
-        // Fast: queries and weights are rounded to the cache's type too.
-        let twice = if operator.precision.is_fast() { 2.0 } else { 1.0 };
+        // Unless strict: queries and weights are rounded to the cache's type too.
+        let twice = if operator.precision == Precision::Strict { 1.0 } else { 2.0 };
         let bound = Bound::EXACT.with_absolute(bound(d, &scoring) + 4.0 * twice * rounding);
         let dims = [AT.cache, AT.value_cache].map(|index| inputs[index].dims().to_vec());
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
@@ -125,6 +125,7 @@ pub(crate) fn cases() -> Vec<Case> {
         for (width, position) in [(64, 0), (64, 3999), (128, 16), (128, 3600)] {
             cases.push(token(Dims::new(8, 8, 1, 4000, width), position, types).case(fast));
         }
+        cases.push(token(Dims::new(8, 2, 1, 600, 64), 300, types).case(DecodeAttention { precision: Precision::Invariant, ..plain }));
         // Several tiles of heads for one of keys, of which a part rotates; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
         cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));

@@ -116,3 +116,21 @@ struct Computer {
         }
     }
 };
+
+// Negative infinity for what is not attended; the rows attend `all` keys.
+DEVICE void mask(float (&scores)[BLOCK / 2], KeyRange all, int first_key, int column, const KeyRange (&ranges)[2]) {
+    if (all.start <= first_key && first_key + BLOCK <= all.end) {
+        return;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const u32 start = u32(first_key + column - ranges[r].start), count = u32(ranges[r].end - ranges[r].start);
+#pragma unroll
+        for (int i = 0; i < BLOCK / 8; ++i) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                scores[4 * i + 2 * r + e] = start + 8 * i + e < count ? scores[4 * i + 2 * r + e] : NEVER;
+            }
+        }
+    }
+}

@@ -18,3 +18,7 @@ pub(super) const COMPUTE: MetalFile = metal_file!("attention/hopper/compute.cu")
 
 /// For kernels whose tiles are queries, after [`COMPUTE`].
 pub(super) const QUERIES: MetalFile = metal_file!("attention/hopper/queries.cu");
+
+/// Where keys are: in one piece or in pages, after a kernel's tiles.
+pub(super) const IN_ONE_PIECE: MetalFile = metal_file!("attention/hopper/whole.cu");
+pub(super) const IN_PAGES: MetalFile = metal_file!("attention/hopper/pages.cu");

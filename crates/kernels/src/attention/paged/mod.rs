@@ -16,7 +16,7 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
-    Attention, Params, gpu, operands as attention, prefill,
+    Attention, Params, blocks, gpu, operands as attention, prefill,
     scoring::{self, MaskView, ScoreParams, Scoring, View, four},
 };
 use crate::{
@@ -155,12 +155,15 @@ impl PagedAttention {
         if let Some(plan) = prefill::plan_paged(params, types, buffers.clone(), self.precision, device) {
             return Ok(plan);
         }
+        let [.., lengths] = seen.buffers();
+        if let Some(plan) = blocks::plan_paged(params, types, buffers.clone(), lengths.clone(), self.precision, device) {
+            return Ok(plan);
+        }
         let shape = gpu::Shape::spread(attention, device);
         if gpu::is_split(attention, gpu::tiles(attention)) {
             let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
             let launch = shape.over_blocks(launch, attention)?.with_threadgroup_memory(shape.memory());
-            let [.., (lengths, absent)] = seen.buffers();
-            return gpu::combined(launch, attention, inputs.q.dtype, [positions, (lengths, absent)]);
+            return gpu::combined(launch, attention, inputs.q.dtype, [positions, lengths]);
         }
         let buffers = buffers.into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
         let launch = Launch::on_gpu(shape.key("attention_paged", &types), WHOLE, params, buffers);

@@ -95,6 +95,9 @@ pub(crate) fn cases() -> Vec<Case> {
             &(0..270).map(|i| if i < 135 { 160 + i } else { i - 140 }).collect::<Vec<_>>(),
         ));
         cases.push(case(PagedAttention { page: 64, ..fast }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
+        let invariant = PagedAttention { precision: Precision::Invariant, ..plain };
+        cases.push(case(invariant, Dims { batch: 6, ..Dims::new(8, 2, 1, 320, 64) }, *types, &[0, 31, 255, -1, 256, 319]));
+        cases.push(case(PagedAttention { page: 64, ..invariant }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
     }
     let window = PagedAttention { left_window: Some(40), ..fast };
     cases.push(case(window, Dims::new(4, 1, 130, 576, 64), PAIRS[4], &(420..550).collect::<Vec<_>>()));

@@ -14,34 +14,35 @@ use crate::{
     metal::metal_file,
 };
 
+/// Extents of tiles and of the ring.
+pub(super) const LAYOUT: MetalFile = metal_file!("attention/prefill/layout.cu");
+
 /// What both have, before and after the parameter block of pages.
 const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
-const AFTER: [MetalFile; 7] = [
-    SCORING,
-    metal_file!("attention/prefill/layout.cu"),
-    hopper::MEMORY,
-    hopper::COPY,
-    hopper::COMPUTE,
-    hopper::QUERIES,
-    metal_file!("attention/prefill/prefill.cu"),
-];
+const AFTER: [MetalFile; 7] =
+    [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
 
 const WHOLE: &[MetalFile] = &{
     let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, metal_file!("attention/prefill/whole.cu")]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, hopper::IN_ONE_PIECE, metal_file!("attention/prefill/whole.cu")]
 };
 const PAGED: &[MetalFile] = &{
     let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, metal_file!("attention/prefill/paged.cu")]
+    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
 };
 
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
 
 /// Queries of a tile, keys that are copied at once, and items of the ring: as in layout.cu.
-const ROWS: u64 = 128;
-const BLOCK: u64 = 128;
+pub(super) const ROWS: u64 = 128;
+pub(super) const BLOCK: u64 = 128;
 const STAGES: u64 = 6;
+
+/// Bytes of shared memory for rows of a width.
+pub(super) const fn memory(width: u64) -> usize {
+    1024 + 2 * ((ROWS + STAGES * BLOCK) * width) as usize
+}
 
 /// An instance of the kernels, where they serve.
 struct Instance {
@@ -58,20 +59,20 @@ impl Instance {
     fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
         let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
-        let memory = 1024 + 2 * (ROWS + STAGES * BLOCK) * s.width;
+        let memory = memory(s.width);
         if !precision.is_fast()
             || !hopper::ARCHITECTURE.is_of(device)
             || !is_plain(params)
             || !small
             || s.queries < LEAST
-            || memory > device.threadgroup_memory as u64
+            || memory > device.threadgroup_memory
             || hopper::THREADS as usize > device.max_threads_per_threadgroup
         {
             return None;
         }
         let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
         let (defines, groups) = (defines(types[0], types[1], s.width)?, tiles.min(device.compute_units as u32));
-        Some(Self { types, width: s.width, defines, groups, memory: memory as usize })
+        Some(Self { types, width: s.width, defines, groups, memory })
     }
 
     /// The launch of an entry.

@@ -62,7 +62,7 @@ DEVICE void attend(Computer& computer, const Tile& tile, const KeyRange (&ranges
         computer.release(memory.own_empty());
     }
     ++computer.items;
-    mask(scores, tile, tile.first_key(0), computer.column(), ranges);
+    mask(scores, tile.all, tile.first_key(0), computer.column(), ranges);
     softmax.apply(scores, factors);
     for (int block = 1; block < blocks; ++block) {
         const u32 keys = computer.await_item(computer.items);
@@ -81,7 +81,7 @@ DEVICE void attend(Computer& computer, const Tile& tile, const KeyRange (&ranges
         if (block == blocks - 1) {
             computer.release(memory.own_empty());
         }
-        mask(scores, tile, tile.first_key(block), computer.column(), ranges);
+        mask(scores, tile.all, tile.first_key(block), computer.column(), ranges);
         softmax.apply(scores, factors);
         computer.items += 2;
     }

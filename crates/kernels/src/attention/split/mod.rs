@@ -60,7 +60,7 @@ params! {
 
 params! {
     /// What the kernels get besides their buffers.
-    struct AttentionSplitParams {
+    pub(super) struct AttentionSplitParams {
         /// Attention.
         pub attention: Params,
         /// Its parts.

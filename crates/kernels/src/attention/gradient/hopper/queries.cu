@@ -71,7 +71,7 @@ struct Differentiation {
         if constexpr (!IS_FIRST) {
             computer.release(memory.empty(computer.items - 1));
         }
-        mask(scores, tile, tile.first_key(block), computer.column(), ranges);
+        mask(scores, tile.all, tile.first_key(block), computer.column(), ranges);
         softmax.apply(scores, factors);
         rescale(sums, factors);
         await_products<0>();

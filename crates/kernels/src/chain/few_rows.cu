@@ -1,51 +1,11 @@
-// Rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added; of two,
-// gated.
+// Products of up to 64 rows.
 //
-// Thread blocks take tiles in turn, of up to 64 rows and of rows of matrices, half of each where they are gated. A warpgroup sends for pieces of k, for those of
-// matrices before the launches ahead have ended; another multiplies them.
+// Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k, for those of matrices before the launches ahead
+// have ended; another multiplies them.
 //
-// Macros: ELEMENT (f16 or bf16), EIGHTS and COLUMNS (a tile's rows of matrices, in eights and in all), PANELS (of a piece).
+// Macro beside those of tiles.cu: PANELS (of a piece).
 
-constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes them from shared memory.
-constexpr u32 STEPS = PANEL / 16;
-constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
 constexpr u32 COMPUTERS = 128, SENDERS = 128;
-// Bits of ChainProduct::present.
-constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16;
-
-template <typename T>
-DEVICE void multiply(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {
-    if constexpr (SAME<T, bf16>) {
-        MULTIPLY_EIGHTS("bf16", EIGHTS, COLUMNS);
-    } else {
-        MULTIPLY_EIGHTS("f16", EIGHTS, COLUMNS);
-    }
-}
-
-struct Layer {
-    const ELEMENT* w;
-    const void* bias;
-    float* y;
-    u64 n;
-};
-
-struct Tile {
-    Layer layer;
-    u32 number;
-    u32 first;
-    // Of the rows.
-    u32 block;
-
-    DEVICE Tile(const ChainProduct& p, const Layer (&layers)[3], u32 index, u32 height) : block(0) {
-        if (p.blocks > 1) {
-            block = index % p.blocks;
-            index /= p.blocks;
-        }
-        number = u32(index >= p.ends[0]) + u32(index >= p.ends[1]);
-        layer = number == 0 ? layers[0] : number == 1 ? layers[1] : layers[2];
-        first = (index - (number == 0 ? 0 : number == 1 ? p.ends[0] : p.ends[1])) * height;
-    }
-};
 
 // A place of the ring in shared memory: panels of matrices, then those of rows.
 struct Place {
@@ -68,11 +28,11 @@ struct Place {
     }
 };
 
-// Sends for a piece of the rows of a block.
-DEVICE void send_rows(const Place& place, const unsigned char* x, u32 block, u32 piece) {
+// Sends for a piece of the rows.
+DEVICE void send_rows(const Place& place, const unsigned char* x, u32 piece) {
     const u32 bytes = PANELS * place.p.eights * ATOM;
     expect(place.full(), bytes);
-    copy_bulk(place.rows(), x + u64(block) * (64 * 2) * place.p.k + u64(piece) * bytes, bytes, place.full());
+    copy_bulk(place.rows(), x + u64(piece) * bytes, bytes, place.full());
 }
 
 // Sends for what a thread block multiplies, but for the first rows: a thread for sixteen bytes of every sixteenth row of the panels of matrices.
@@ -84,7 +44,7 @@ DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], 
     const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
     const u32 at = row * 128 + (unit ^ row % 8) * 16;
     u32 first = p.stages;
-    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
         const ELEMENT* from[COUNT];
 #pragma unroll
@@ -99,7 +59,7 @@ DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], 
                 --first;
             } else if (thread == 0) {
                 await_launches();
-                send_rows(place, x, tile.block, piece);
+                send_rows(place, x, piece);
             }
 #pragma unroll 1
             for (u32 panel = 0; panel < PANELS; ++panel) {
@@ -132,44 +92,10 @@ DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], 
 
 DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
 
-DEVICE float gate(float x, float up) { return x / (1.0f + exp2_approximate(-LOG2_E * x)) * up; }
-
-// A whole tile without biases. Of each eight columns thread t has two from t % 4 · 2 on, of rows t / 32 · 16 + t % 32 / 4 and 8 more.
-DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
-#pragma unroll
-    for (u32 i = 0; i < 4; i += 2) {
-        const u64 row = u64(tile.block) * 64 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 4;
-        if (row >= p.m) {
-            continue;
-        }
-        const u64 start = row * tile.layer.n + tile.first + threadIdx.x % 4 * 2;
-        float2* to = reinterpret_cast<float2*>(tile.layer.y + start);
-        const float2* before = reinterpret_cast<const float2*>(residual + start);
-        if (gated) {
-#pragma unroll
-            for (u32 eight = 0; eight < EIGHTS / 2; ++eight) {
-                const float *x = sums + 4 * eight + i, *up = x + EIGHTS / 2 * 4;
-                to[4 * eight] = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
-            }
-        } else if (p.present & RESIDUAL) {
-#pragma unroll
-            for (u32 eight = 0; eight < EIGHTS; ++eight) {
-                const float2 other = before[4 * eight];
-                to[4 * eight] = make_float2(other.x + sums[4 * eight + i], other.y + sums[4 * eight + i + 1]);
-            }
-        } else {
-#pragma unroll
-            for (u32 eight = 0; eight < EIGHTS; ++eight) {
-                to[4 * eight] = make_float2(sums[4 * eight + i], sums[4 * eight + i + 1]);
-            }
-        }
-    }
-}
-
 // Any tile, by way of shared memory.
 DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainProduct& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
     constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
-    const u32 count = u32(min(p.m - u64(tile.block) * 64, u64(64)));
+    const u32 count = u32(p.m);
     meet_computers();
 #pragma unroll
     for (u32 half = 0; half < 2; ++half) {
@@ -186,7 +112,7 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
     const bool gated = height < COLUMNS;
     for (u32 i = threadIdx.x; i < count * height; i += COMPUTERS) {
         const u32 row = gated ? i / (COLUMNS / 2) : i / COLUMNS, within = i - row * height;
-        const u64 column = tile.first + within, place = (u64(tile.block) * 64 + row) * layer.n + column;
+        const u64 column = tile.first + within, place = row * layer.n + column;
         if (column < layer.n) {
             const float* x = all + row * PITCH + within;
             float value = p.present >> tile.number & 1 ? *x + load_as(layer.bias, p.bias, column) : *x;
@@ -201,10 +127,10 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
 DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
     const ChainProduct& p = place.p;
     for (Place first = place; threadIdx.x == 0 && first.parity == 0; first.advance()) {
-        send_rows(first, x, blockIdx.x % p.blocks, first.stage);
+        send_rows(first, x, first.stage);
     }
     __syncwarp();
-    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         float sums[4 * EIGHTS] = {};
         settle(sums);
         u32 before = 0;
@@ -240,7 +166,7 @@ DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer
     }
 }
 
-extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_product(
+extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_few_rows(
     const unsigned char* x,
     const ELEMENT* w0,
     const ELEMENT* w1,

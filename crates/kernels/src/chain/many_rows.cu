@@ -1,0 +1,189 @@
+// Products of any number of rows: a tile has 128, 64 for each of two warpgroups. A thread sends for pieces of k. The thread blocks of a cluster have the same rows
+// of matrices: each sends for some of them, to both.
+//
+// Macro beside those of tiles.cu: CLUSTER (thread blocks of one, 1 or 2).
+
+constexpr u32 COMPUTERS = 256, GROUP = 128, BLOCK = 128;
+// Registers of a thread: of 168, those that send leave some to those that compute.
+constexpr u32 TO_SEND = 40, TO_COMPUTE = 232;
+constexpr u32 HALF = EIGHTS / 2 * ATOM, ROWS = BLOCK / 8 * ATOM, STAGE = 2 * HALF + ROWS;
+
+// A place of the ring in shared memory: a panel of matrices, then those of rows.
+struct Place {
+    u32 barriers;
+    u32 memory;
+    u32 stages;
+    u32 stage;
+    u32 parity;
+
+    DEVICE u32 full() const { return barriers + 16 * stage; }
+    DEVICE u32 empty() const { return full() + 8; }
+    DEVICE u32 columns() const { return memory + stage * STAGE; }
+    DEVICE u32 rows() const { return columns() + 2 * HALF; }
+
+    DEVICE void advance() {
+        if (++stage == stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// A half of a tile's rows of matrices: the matrix, and the first of them.
+struct Half {
+    u32 number;
+    u32 first;
+
+    DEVICE Half(const Tile& tile, u32 half, u32 height) : number(height < COLUMNS ? half : tile.number), first(tile.first + (height < COLUMNS ? 0 : half * (COLUMNS / 2))) {}
+};
+
+// By a warp. MAPPED: matrices begin on multiples of sixteen bytes, and there are maps of them.
+template <bool MAPPED>
+DEVICE void send(Place place, const unsigned char* x, const unsigned char* maps, const Layer (&layers)[3], const ChainProduct& p, u32 height) {
+    const u32 lane = threadIdx.x % 32;
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        const Tile tile(p, layers, index, height);
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            wait(place.empty(), place.parity ^ 1);
+            if constexpr (!MAPPED) {
+                for (u32 i = lane; i < COLUMNS * 8; i += 32) {
+                    const u32 column = i / 8, unit = i % 8;
+                    const Half half(tile, column / (COLUMNS / 2), height);
+                    const Layer& layer = half.number == 0 ? layers[0] : half.number == 1 ? layers[1] : layers[2];
+                    const ELEMENT* from = layer.w + min(u64(half.first + column % (COLUMNS / 2)), layer.n - 1) * p.k + piece * PANEL + unit * 8;
+                    u32 words[4];
+                    for (u32 e = 0; e < 4; ++e) {
+                        words[e] = from[2 * e].bits | u32(from[2 * e + 1].bits) << 16;
+                    }
+                    store_shared(place.columns() + column * 128 + (unit ^ column % 8) * 16, words);
+                }
+                asm volatile("fence.proxy.async;" ::: "memory");
+                __syncwarp();
+            }
+            if (lane == 0) {
+                expect(place.full(), ROWS + (MAPPED ? 2 * HALF : 0));
+                const unsigned char* rows = x + tile.row * 2 * p.k + u64(piece) * (ROWS / 2);
+                copy_bulk(place.rows(), rows, ROWS / 2, place.full());
+                copy_bulk(place.rows() + ROWS / 2, rows + BLOCK * p.k, ROWS / 2, place.full());
+#pragma unroll
+                for (u32 h = 0; MAPPED && h < 2; ++h) {
+                    if (CLUSTER == 1 || h == blockIdx.x % CLUSTER) {
+                        const Half half(tile, h, height);
+                        copy_box(place.columns() + h * HALF, maps + 128 * half.number, piece * PANEL, half.first, place.full(), CLUSTER);
+                    }
+                }
+            }
+            __syncwarp();
+        }
+    }
+}
+
+// Any tile.
+DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const void* up_bias, const float* residual) {
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const u64 row = tile.row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8;
+#pragma unroll
+        for (u32 eight = 0; eight < EIGHTS; ++eight) {
+            const u64 column = tile.first + 8 * eight + threadIdx.x % 4 * 2 + i % 2;
+            if (row >= p.m || column >= tile.layer.n || (gated && eight >= EIGHTS / 2)) {
+                continue;
+            }
+            float value = sums[4 * eight + i];
+            if (p.present >> tile.number & 1) {
+                value += load_as(tile.layer.bias, p.bias, column);
+            }
+            if (gated && eight < EIGHTS / 2) {
+                const float up = sums[4 * (eight + EIGHTS / 2) % (4 * EIGHTS) + i];
+                value = gate(value, p.present & 2 ? up + load_as(up_bias, p.bias, column) : up);
+            }
+            const u64 at = row * tile.layer.n + column;
+            tile.layer.y[at] = p.present & RESIDUAL ? residual[at] + value : value;
+        }
+    }
+}
+
+DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p, u32 height, const float* residual) {
+    const u32 group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP;
+    const auto release = [&](u32 barrier) {
+        if (thread < CLUSTER) {
+            arrive_in(thread, barrier);
+        }
+    };
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        float sums[4 * EIGHTS] = {};
+        settle(sums);
+        u32 before = 0;
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            wait(place.full(), place.parity);
+            const u64 rows = descriptor(place.rows() + group * (ROWS / 2), 16), columns = descriptor(place.columns(), 16);
+            begin_products();
+#pragma unroll
+            for (u32 step = 0; step < STEPS; ++step) {
+                multiply<ELEMENT>(sums, rows + 2 * step, columns + 2 * step);
+            }
+            end_products();
+            await_products<1>();
+            if (piece > 0) {
+                release(before);
+            }
+            before = place.empty();
+        }
+        await_products<0>();
+        release(before);
+        settle(sums);
+        const Tile tile(p, layers, index, height);
+        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
+        if (wide && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n) {
+            store_whole(sums, p, tile, height < COLUMNS, residual);
+        } else {
+            store_tile(sums, p, tile, height < COLUMNS, layers[1].bias, residual);
+        }
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COMPUTERS + GROUP, 1) chain_many_rows(
+    const unsigned char* x,
+    const ELEMENT* w0,
+    const ELEMENT* w1,
+    const ELEMENT* w2,
+    const void* b0,
+    const void* b1,
+    const void* b2,
+    const float* residual,
+    float* y0,
+    float* y1,
+    float* y2,
+    const __grid_constant__ ChainProduct p) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
+    const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
+    const Place place = {base, base + ATOM, p.stages, 0, 0};
+    const u32 height = p.present & GATED ? COLUMNS / 2 : COLUMNS;
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < p.stages; ++i) {
+            init(place.barriers + 16 * i, 1);
+            init(place.barriers + 16 * i + 8, 2 * CLUSTER);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    meet();
+    admit_launches();
+    await_launches();
+    const unsigned char* rows = x + MAPS;
+    if (threadIdx.x < COMPUTERS) {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
+        compute(place, layers, p, height, residual);
+    } else {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_SEND));
+        if (threadIdx.x >= COMPUTERS + 32) {
+        } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
+            acquire_maps(x, 3);
+            send<true>(place, rows, x, layers, p, height);
+        } else {
+            send<false>(place, rows, x, layers, p, height);
+        }
+    }
+    __syncwarp();
+    leave();
+}

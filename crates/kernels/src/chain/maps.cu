@@ -1,0 +1,44 @@
+// Maps of matrices, by which the units that copy find boxes of them.
+
+constexpr u32 MAPS = 1024;    // Bytes from the first of some maps to what they come before.
+
+// By a warp: `to` becomes that of `n` rows of `k` numbers of sixteen bits, whose boxes are `height` rows of 64, swizzled. `words` are of shared memory.
+DEVICE void make_map(unsigned char* to, const void* matrix, u64 k, u64 n, u32 height, u32 (&words)[32]) {
+    words[threadIdx.x % 32] = 0;
+    __syncwarp();
+    const u32 at = shared_address(words);
+    if (threadIdx.x % 32 == 0) {
+#define REPLACE(field, type, constraint, value) asm volatile("tensormap.replace.tile." field ".shared::cta.b1024." type ", %1;" ::"r"(at), constraint(value) : "memory")
+        REPLACE("global_address", "b64 [%0]", "l", matrix);
+        REPLACE("rank", "b32 [%0]", "r", 1);
+        REPLACE("box_dim", "b32 [%0], 0", "r", 64);
+        REPLACE("box_dim", "b32 [%0], 1", "r", height);
+        REPLACE("global_dim", "b32 [%0], 0", "r", u32(k));
+        REPLACE("global_dim", "b32 [%0], 1", "r", u32(n));
+        REPLACE("global_stride", "b64 [%0], 0", "l", 2 * k);
+        REPLACE("element_stride", "b32 [%0], 0", "r", 1);
+        REPLACE("element_stride", "b32 [%0], 1", "r", 1);
+        REPLACE("elemtype", "b32 [%0]", "n", 1);
+        REPLACE("interleave_layout", "b32 [%0]", "n", 0);
+        REPLACE("swizzle_mode", "b32 [%0]", "n", 3);
+        REPLACE("fill_mode", "b32 [%0]", "n", 0);
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(__cvta_generic_to_global(to)), "r"(at)
+                 : "memory");
+}
+
+// What another launch wrote is a map to the units that copy.
+DEVICE void acquire_maps(const unsigned char* maps, u32 count) {
+    for (u32 i = 0; i < count; ++i) {
+        asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps + 128 * i) : "memory");
+    }
+}
+
+// A box of the matrix of a map, from element `x` of row `y` on, to a place of each of the thread blocks of the cluster.
+DEVICE void copy_box(u32 to, const unsigned char* map, u32 x, u32 y, u32 barrier, u32 blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(x),
+        "r"(y), "r"(barrier), "h"((unsigned short)((1 << blocks) - 1))
+        : "memory");
+}
