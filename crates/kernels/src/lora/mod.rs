@@ -278,14 +278,14 @@ impl LoraLinear {
         let geometry = |[rows, weight]: [TensorInfo; 2]| Ok(Geometry::new(rows, weight, [false, true])?.0.with_precision(self.precision));
         let long = Operands { inputs: [rows, weight], bias: None, output: rows.dtype, addend: Addend::Output, geometry: geometry([rows, weight])? };
         let Some(mut plan) = long.plan(device, geometry)? else { return Ok(None) };
-        if params.m > FEW_ROWS && rows.dtype.size() == 2 && params.dtypes[AT.bias] == ABSENT {
+        if params.m > FEW_ROWS && params.dtypes[AT.bias] == ABSENT {
             return self.products(rows, inputs)?.plan(device).map(Some);
         }
         plan.launches.insert(0, adapter(params, buffers.clone())?);
         Ok(Some(plan))
     }
 
-    /// The adapter by the vendor's library too: of many rows of 16 bits, which it multiplies at the speed of memory.
+    /// The adapter by the vendor's library too: of many rows, which it multiplies at the speed of memory.
     fn products(&self, rows: TensorInfo, Inputs { weight, a, b, .. }: Inputs) -> Result<Definition> {
         let mut products = Definition::new(&[Some(rows), Some(weight), Some(a), Some(b)]);
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };

@@ -30,6 +30,12 @@ struct NormRow {
         share.template load_once<WORDS>(dy_row, 0.0f, dy);
     }
 
+    // A visit becomes that of another row.
+    void replace(uint v, device const T* x_row, device const T* dy_row) {
+        share.template load_once<WORDS>(x_row, v, 0.0f, x);
+        share.template load_once<WORDS>(dy_row, v, 0.0f, dy);
+    }
+
     uint visits() const { return VISITS; }
     bool has(uint v) const { return share.has(v); }
     uint left(uint v) const { return share.left(v); }
@@ -60,6 +66,8 @@ struct NormRow<T, 0, COUNT> {
     RowReader<T> dy;
 
     NormRow(RowThread t, ulong n, bool, device const T* x_row, device const T* dy_row) : t(t), x(x_row, 1, n), dy(dy_row, 1, n) {}
+
+    void replace(uint, device const T*, device const T*) {}
 
     ulong at(uint v) const { return SLOTS * (ulong(v) * t.count + t.index); }
     ulong place(uint v, uint half_slots) const { return at(v) + 4 * half_slots; }
@@ -188,8 +196,18 @@ inline NormSums sums_of(thread const Row& row, device const W* weight, float n, 
     return sums;
 }
 
+// A row in memory, and the gradient of what the norm made of it; none if they are null.
+template <typename T>
+struct RowAt {
+    device const T* x;
+    device const T* dy;
+};
+
+// The visits of `next` are sent for in place of the row's as soon as these have been read.
 template <uint CENTRED, typename Row, typename Columns, typename T, typename W>
-inline void store_row(thread const Row& row, thread const Columns& columns, NormSums sums, device const W* weight, device const T* addend, device T* dx) {
+inline void store_row(
+    thread Row& row, thread const Columns& columns, NormSums sums, device const W* weight, device const T* addend, device T* dx, RowAt<T> next)
+{
     float x[SLOTS], dy[SLOTS], h[SLOTS];
 #pragma unroll
     for (uint v = 0; v < row.visits(); ++v) {
@@ -209,6 +227,9 @@ inline void store_row(thread const Row& row, thread const Columns& columns, Norm
                 }
             }
             row.store(dx, v, h);
+        }
+        if (next.x) {
+            row.replace(v, next.x, next.dy);
         }
     }
 }
@@ -231,9 +252,15 @@ struct Norm {
     template <uint CENTRED, uint VISITS, uint COUNT, typename Columns>
     void differentiate(ulong at, ulong end, uint parity, thread const Columns& columns) const {
         const ulong start = at < end ? at * n : 0;
-        const NormRow<T, VISITS, COUNT> row(t, at < end ? n : 0, wide, x + start, dy + start);
+        NormRow<T, VISITS, COUNT> row(t, at < end ? n : 0, wide, x + start, dy + start);
+        differentiate<CENTRED>(row, start, parity, columns, RowAt<T>{nullptr, nullptr});
+    }
+
+    // The row that begins at `start`; then it is that of `next`.
+    template <uint CENTRED, typename Row, typename Columns>
+    void differentiate(thread Row& row, ulong start, uint parity, thread const Columns& columns, RowAt<T> next) const {
         const NormSums sums = sums_of<CENTRED>(row, weight, float(n), epsilon, partial + (CENTRED ? 0 : 32 * parity));
-        store_row<CENTRED>(row, columns, sums, weight, addend ? addend + start : nullptr, dx + start);
+        store_row<CENTRED>(row, columns, sums, weight, addend ? addend + start : nullptr, dx + start, next);
     }
 };
 
@@ -245,9 +272,19 @@ inline void walk(thread const Norm<T, W>& norm, constant Params& params, uint gr
     const uint steps = (uint(end - begin) + walkers - 1) / walkers, visits = VISITS > 0 ? VISITS : uint((n + SLOTS * t.count - 1) / (SLOTS * t.count));
     const ColumnSums<CENTRED, Memory> columns(words, thread_index, threads, visits);
     ulong at = walker < walkers ? begin + walker : end;
-    for (uint step = 0; step < steps && (VISITS <= 1 || at < end); ++step) {
-        norm.template differentiate<CENTRED, VISITS, COUNT>(at, end, step & 1, columns);
-        at += walkers;
+    if (VISITS > 1) {
+        NormRow<T, VISITS, COUNT> row(t, n, norm.wide, norm.x + begin * n, norm.dy + begin * n);
+        for (uint step = 0; step < steps; ++step) {
+            const ulong start = (begin + step) * n;
+            const bool last = step + 1 == steps;
+            norm.template differentiate<CENTRED>(
+                row, start, step & 1, columns, RowAt<T>{last ? nullptr : norm.x + start + n, last ? nullptr : norm.dy + start + n});
+        }
+    } else {
+        for (uint step = 0; step < steps; ++step) {
+            norm.template differentiate<CENTRED, VISITS, COUNT>(at, end, step & 1, columns);
+            at += walkers;
+        }
     }
     if (walkers > 1) {
         threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);

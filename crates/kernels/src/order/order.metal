@@ -303,16 +303,21 @@ struct RowShare {
     }
 
     template <uint FROM, typename U>
+    void load_visit(device const U* row, uint v, float other, thread Kept<U>& kept) const {
+        for (uint i = 0; i < PIECES && has(v); ++i) {
+            if (has(v, i)) {
+                load_piece<FROM>(row + first + at(v, i), kept.pieces[v][i]);
+            } else {
+                const float others[8] = {other, other, other, other, other, other, other, other};
+                narrow(others, kept.pieces[v][i]);
+            }
+        }
+    }
+
+    template <uint FROM, typename U>
     void load_visits(device const U* row, float other, thread Kept<U>& kept) const {
         for (uint v = 0; v < KEPT; ++v) {
-            for (uint i = 0; i < PIECES && has(v); ++i) {
-                if (has(v, i)) {
-                    load_piece<FROM>(row + first + at(v, i), kept.pieces[v][i]);
-                } else {
-                    const float others[8] = {other, other, other, other, other, other, other, other};
-                    narrow(others, kept.pieces[v][i]);
-                }
-            }
+            load_visit<FROM>(row, v, other, kept);
         }
     }
 
@@ -334,6 +339,16 @@ struct RowShare {
             load_visits<IS_SHORT ? PAST_CACHE : LONG>(row, other, kept);
         } else {
             load_visits<ANYWHERE>(row, other, kept);
+        }
+    }
+
+    // A visit of such a row alone.
+    template <uint LONG>
+    void load_once(device const T* row, uint v, float other, thread Kept<T>& kept) const {
+        if (wide) {
+            load_visit<IS_SHORT ? PAST_CACHE : LONG>(row, v, other, kept);
+        } else {
+            load_visit<ANYWHERE>(row, v, other, kept);
         }
     }
 

@@ -1,7 +1,6 @@
 // Attention in blocks of keys on the tensor cores of compute capability 9.0: a row's bits depend on the row and on its keys alone.
 //
-// A thread block of three warpgroups works on tiles of rows. One copies queries, keys and values to shared memory, a block of keys or values at a time, into a
-// ring; the other two have 64 rows each. Of a block there are scores by wgmma, weights relative to the block's own greatest score, rounded to the keys' type,
+// A warpgroup copies queries, keys and values to shared memory, a block of keys or values at a time, into a ring; others have 64 rows of a tile each. Of a block there are scores by wgmma, weights relative to the block's own greatest score, rounded to the keys' type,
 // and sums of values by wgmma, from zero. These are added up block by block, or left to combine.cu, where thread blocks share out the blocks.
 //
 // Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
@@ -49,12 +48,14 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         if (!schedule.find(round, tile) || tile.begin == tile.end) {
             continue;
         }
-        copier.await_own(turn++);
-        copy_queries(copier, schedule, tile, q);
         const KV* keys = k + row_of(s.k, tile.batch, tile.kv_head, 0);
         const KV* values = v + row_of(schedule.p.v, tile.batch, tile.kv_head, 0);
         for (int block = tile.begin; block < tile.end; ++block) {
             copier.add_item([&](u32 stage) { places.copy(copier, stage, keys, s.k.token, tile, block * BLOCK); }, [] {});
+            if (block == tile.begin) {
+                copier.await_own(turn++);
+                copy_queries(copier, schedule, tile, q);
+            }
             copier.add_item([&](u32 stage) { places.copy(copier, stage, values, schedule.p.v.token, tile, block * BLOCK); }, [] {});
         }
     }
@@ -186,10 +187,10 @@ DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, co
     await_launches();
     const Schedule schedule(p, split, positions, lengths);
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_COPY));
         copy_all(memory, schedule, q, k, v, places);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
         compute_all(memory, schedule, y, found);
     }
 }

@@ -10,7 +10,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use super::{
     Inputs, Params, hopper,
     paged::{self, PagedParams},
-    prefill::{BLOCK, LAYOUT, ROWS, memory},
+    prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
     split::{AttentionSplitParams, SplitParams},
     tensor_cores::{SCORING, defines, is_plain},
@@ -23,52 +23,34 @@ use crate::{
 
 const STATE: MetalFile = metal_file!("attention/blocks/state.cu");
 
-/// What all have, before and after the parameter block.
+/// What all have, before and after the parameter block; the extents of tiles come between.
 const BEFORE: [MetalFile; 8] = [NUMBERS, INSTRUCTIONS, LAUNCHES, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL];
-const AFTER: [MetalFile; 8] = [
-    SCORING,
-    LAYOUT,
-    STATE,
-    hopper::MEMORY,
-    hopper::COPY,
-    hopper::COMPUTE,
-    metal_file!("attention/blocks/rows.cu"),
-    metal_file!("attention/blocks/blocks.cu"),
-];
+const AFTER: [MetalFile; 6] = [SCORING, STATE, hopper::MEMORY, hopper::COPY, hopper::COMPUTE, metal_file!("attention/blocks/rows.cu")];
+const BLOCKS: MetalFile = metal_file!("attention/blocks/blocks.cu");
 
-const WHOLE: &[MetalFile] = &{
-    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, i, j, k, l, m, n, o, hopper::IN_ONE_PIECE, p, metal_file!("attention/blocks/whole.cu")]
-};
-const PAGED: &[MetalFile] = &{
-    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]) = (BEFORE, AFTER);
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        PagedParams::METAL,
-        PagedSplitParams::METAL,
-        i,
-        j,
-        k,
-        l,
-        m,
-        n,
-        o,
-        hopper::IN_PAGES,
-        p,
-        metal_file!("attention/blocks/paged.cu"),
-    ]
-};
+const fn whole(layout: MetalFile) -> [MetalFile; 19] {
+    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n]) = (BEFORE, AFTER);
+    let entry = metal_file!("attention/blocks/whole.cu");
+    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, layout, i, j, k, l, m, n, hopper::IN_ONE_PIECE, BLOCKS, entry]
+}
+const fn paged(layout: MetalFile) -> [MetalFile; 20] {
+    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n]) = (BEFORE, AFTER);
+    let entry = metal_file!("attention/blocks/paged.cu");
+    [a, b, c, d, e, f, g, h, PagedParams::METAL, PagedSplitParams::METAL, layout, i, j, k, l, m, n, hopper::IN_PAGES, BLOCKS, entry]
+}
+const FEW: MetalFile = metal_file!("attention/blocks/few.cu");
+/// Of few rows and of many.
+const WHOLE: [&[MetalFile]; 2] = [&whole(FEW), &whole(prefill::LAYOUT)];
+const PAGED: [&[MetalFile]; 2] = [&paged(FEW), &paged(prefill::LAYOUT)];
 const COMBINE: &[MetalFile] = &{
     let [a, _, c, d, e, f, g, h] = BEFORE;
-    [a, c, d, e, f, g, h, AttentionSplitParams::METAL, SCORING, LAYOUT, STATE, metal_file!("attention/blocks/combine.cu")]
+    [a, c, d, e, f, g, h, AttentionSplitParams::METAL, FEW, SCORING, STATE, metal_file!("attention/blocks/combine.cu")]
 };
+
+/// Rows of a tile, thread blocks of a multiprocessor, and items of the ring: as in the layouts of few rows and of many.
+const ROWS: [u64; 2] = [64, prefill::ROWS];
+const RESIDENT: [u64; 2] = [2, 1];
+const STAGES: [u64; 2] = [3, prefill::STAGES];
 
 params! {
     /// What the kernel over pages gets besides its buffers.
@@ -88,28 +70,33 @@ struct Instance {
     params: Params,
     types: [DType; 2],
     defines: &'static [(&'static str, &'static str)],
+    /// Whether rows are more than a small tile has.
+    many: usize,
     split: SplitParams,
-    /// Thread blocks.
+    /// Thread blocks, and bytes of shared memory of one.
     groups: u32,
+    memory: usize,
 }
 
 impl Instance {
     fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
-        let small = [s.keys, s.queries * s.group() as u64].into_iter().all(|extent| extent <= 1 << 30);
-        let has = hopper::ARCHITECTURE.is_of(device) && memory(s.width) <= device.threadgroup_memory;
-        if precision != Precision::Invariant || !has || !is_plain(params) || !small || s.queries * s.heads * s.batch == 0 {
+        let rows = s.queries * s.group() as u64;
+        let small = [s.keys, rows].into_iter().all(|extent| extent <= 1 << 30);
+        let many = usize::from(rows > ROWS[0]);
+        let memory = prefill::memory(ROWS[many], STAGES[many], s.width);
+        let has = hopper::ARCHITECTURE.is_of(device) && memory <= device.threadgroup_memory;
+        if precision != Precision::Invariant || !has || !is_plain(params) || !small || rows * s.kv_heads * s.batch == 0 {
             return None;
         }
         let defines = defines(types[0], types[1], s.width)?;
-        let units = device.compute_units.max(1) as u64;
-        let tiles = (s.queries * s.group() as u64).div_ceil(ROWS) * s.kv_heads * s.batch;
-        let blocks = s.keys.div_ceil(BLOCK);
-        // Blocks are shared out where there are fewer tiles than multiprocessors.
-        let is_split = tiles < units && blocks > 1 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;
+        let places = RESIDENT[many] * device.compute_units.max(1) as u64;
+        let (tiles, blocks) = (rows.div_ceil(ROWS[many]) * s.kv_heads * s.batch, s.keys.div_ceil(BLOCK));
+        // Blocks are shared out where there are fewer tiles than places for thread blocks.
+        let is_split = tiles < places && blocks > 1 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;
         let split = SplitParams { group: s.group() as u32, parts: if is_split { blocks as u32 } else { 0 } };
         let items = u32::try_from(if is_split { tiles * blocks } else { tiles }).ok().filter(|&items| items <= i32::MAX as u32 / 2)?;
-        Some(Self { params: *params, types, defines, split, groups: items.min(units as u32) })
+        Some(Self { params: *params, types, defines, many, split, groups: items.min(places as u32), memory })
     }
 
     fn launch<P: bytemuck::NoUninit>(
@@ -121,7 +108,7 @@ impl Instance {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
         let source = CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection };
-        let key = KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32);
+        let key = KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("many", self.many as u32);
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
 
@@ -129,7 +116,7 @@ impl Instance {
     fn plan<P: bytemuck::NoUninit>(
         &self,
         entry: &'static str,
-        files: &'static [MetalFile],
+        files: [&'static [MetalFile]; 2],
         rejection: Option<&'static str>,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
@@ -139,8 +126,8 @@ impl Instance {
         let left = |parameter: Parameter| (parameter.or_absent(), if self.split.parts > 0 { Argument::Scratch(0) } else { Argument::Absent });
         let whole = if self.split.parts > 0 { Argument::Absent } else { y.1 };
         let buffers = buffers.into_iter().chain([(y.0.clone().or_absent(), whole), left(Parameter::write("found", DType::F32))]);
-        let launch = self.launch(entry, files, rejection, params, buffers).with_threadgroup_memory(memory(self.params.score.width));
-        let launch = launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS));
+        let launch = self.launch(entry, files[self.many], rejection, params, buffers).with_threadgroup_memory(self.memory);
+        let launch = launch.over(Extent::linear(self.groups), Extent::linear(128 + 2 * ROWS[self.many] as u32));
         if self.split.parts == 0 {
             return launch.into();
         }

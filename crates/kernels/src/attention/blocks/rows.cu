@@ -1,4 +1,4 @@
-// Rows are the queries of the heads that share keys, those of a query together. A tile has 128 of them; its keys lie in blocks of 128, from the first one on.
+// Rows are the queries of the heads that share keys, those of a query together. A tile has ROWS of them; their keys lie in blocks, from the first one on.
 
 struct Tile {
     int batch;

@@ -24,8 +24,7 @@ use crate::{
     attributes::attributes,
     cuda::CudaSource,
     description::describe,
-    kv_append::{self, KvAppend},
-    math,
+    kv_append, math,
     metal::{self, metal_file, params},
     order,
     quantized::cached,
@@ -172,9 +171,7 @@ impl DecodeAttention {
         let [cache, rows, positions, frequencies, value_cache, values, queries] =
             [AT.cache, AT.rows, AT.positions, AT.frequencies, AT.value_cache, AT.values, AT.queries].map(|index| definition.input(index));
         let rope = Rope { interleaved: self.interleaved };
-        let key = definition.apply_one(rope, &[rows, positions, frequencies])?;
-        definition.apply(KvAppend, &[cache, Some(key), positions])?;
-        definition.apply(KvAppend, &[value_cache, values, positions])?;
+        definition.apply(self.append(), &[cache, rows, positions, frequencies, value_cache, values, None, None])?;
         let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;
         let batched =
             |operand: Operand, dims: [usize; 4]| -> Result<Operand> { Ok(operand.view(operand.info.layout.broadcast_to(Shape::new(&dims)?)?)) };

@@ -2,6 +2,7 @@
 //
 // Before: ROWS and OWN, rows and number of own tiles; BLOCK and STAGES, rows and number of items; HEADER, bytes.
 
+constexpr int COMPUTING = ROWS / 16;  // Warps.
 constexpr int PANEL = 64;  // Elements of a row of 128 bytes: longer rows lie in panels beside each other.
 
 struct Memory {
@@ -14,15 +15,15 @@ struct Memory {
     DEVICE u32 own(int which) const { return base + HEADER + which * 2 * WIDTH * ROWS; }
     DEVICE u32 stage(u32 item) const { return own(OWN) + item % STAGES * 2 * WIDTH * BLOCK; }
 
-    // By all threads: one warp of four copies an item, all of them own tiles, and eight warps compute.
+    // By all threads: one warp of four copies an item, all of them own tiles, and COMPUTING warps compute.
     DEVICE void prepare() const {
         if (threadIdx.x == 0) {
             for (int i = 0; i < STAGES; ++i) {
                 init(full(i), 1);
-                init(empty(i), 8);
+                init(empty(i), COMPUTING);
             }
             init(own_full(), 4);
-            init(own_empty(), 8);
+            init(own_empty(), COMPUTING);
         }
         __syncthreads();
     }

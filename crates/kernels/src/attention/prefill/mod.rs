@@ -37,11 +37,11 @@ const LEAST: u64 = 64;
 /// Queries of a tile, keys that are copied at once, and items of the ring: as in layout.cu.
 pub(super) const ROWS: u64 = 128;
 pub(super) const BLOCK: u64 = 128;
-const STAGES: u64 = 6;
+pub(super) const STAGES: u64 = 6;
 
-/// Bytes of shared memory for rows of a width.
-pub(super) const fn memory(width: u64) -> usize {
-    1024 + 2 * ((ROWS + STAGES * BLOCK) * width) as usize
+/// Bytes of shared memory for the rows of a tile, and items of the ring, of a width.
+pub(super) const fn memory(rows: u64, stages: u64, width: u64) -> usize {
+    1024 + 2 * ((rows + stages * BLOCK) * width) as usize
 }
 
 /// An instance of the kernels, where they serve.
@@ -59,7 +59,7 @@ impl Instance {
     fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
         let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
-        let memory = memory(s.width);
+        let memory = memory(ROWS, STAGES, s.width);
         if !precision.is_fast()
             || !hopper::ARCHITECTURE.is_of(device)
             || !is_plain(params)

@@ -130,10 +130,10 @@ DEVICE void attend_all(const Params& p, const Q* q, const KV* k, const KV* v, co
     memory.prepare();
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_COPY));
         copy_all(memory, schedule, q, k, v, places);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
         compute_all(memory, schedule, y);
     }
 }
