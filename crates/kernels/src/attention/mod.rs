@@ -29,6 +29,9 @@
 //! queries of a tile, of 128, 8 or 32 rows, if any of them attends it. Packed keys and values are decoded to f16 for the kernels of many queries; those of few take
 //! none, and fast precision gives what strict precision does.
 //!
+//! Invariant precision gives what strict precision does, but for keys and values of f16 or bf16 of 64 or 128 elements, without mask and soft cap, on compute
+//! capability 9.0: see `blocks`.
+//!
 //! # Error
 //! With `u = 2^-24`, `E = |scale| Σ |q_i k_i|` of the worst key, and `n` blocks: before the rounding of the output, the error is at most
 //! `(2 · (12 E + |s|) + 60 + 6 n) · u · max |v|`. On simdgroup matrices, with `D` elements of a key and `n` keys, it is at most

@@ -1,10 +1,12 @@
-//! Rows of linear layers by themselves, in chunks and among others: in strict and invariant precision they have the same bits.
+//! Rows of linear layers, and tokens of sequences in attention, by themselves, in chunks and among others: in strict and invariant precision they have the same
+//! bits.
 
 use elinvar_core::{DType, Device, Error, Result};
 
 use super::{Bound, Case, HostTensor, Placement, run};
 use crate::{
     Operator, Precision,
+    attention::paged::PagedAttention,
     lora::LoraLinear,
     matmul::{MatMul, MatMulAdd},
     projection::Projection,
@@ -94,10 +96,26 @@ fn cases(precision: Precision, [rows, n, k]: [usize; 3]) -> Vec<Rows> {
         inputs.resize(9, None);
         cases.push(Rows::new(QuantizedLinear { precision, ..QuantizedLinear::new(format) }, inputs, &[0]));
     }
+    cases.extend([DType::BF16, DType::F16].map(|cache| attended(precision, cache, rows)));
     cases
 }
 
-/// Compares pieces of the rows of linear layers, of this operator or of all, and of such extents (rows, columns, summed), with the same rows among all: how many
+/// A token of each of `rows` sequences, at positions of which some are in the same pages.
+fn attended(precision: Precision, cache: DType, rows: usize) -> Rows {
+    const PAGES: usize = 14;
+    const ENTRIES: usize = 10;
+    let random = |dtype, dims: &[usize], seed| HostTensor::random(dtype, dims, -1.0, 1.0, seed);
+    let operator = PagedAttention { precision, ..PagedAttention::default() };
+    let tokens = operator.page as usize;
+    let table: Vec<i32> = (0..rows * ENTRIES).map(|i| (i * 5 % PAGES) as i32).collect();
+    let positions: Vec<i32> = (0..rows).map(|row| (row * 37 % (ENTRIES * tokens)) as i32).collect();
+    let [k, v] = [11, 12].map(|seed| random(cache, &[2, PAGES * tokens, 64], seed));
+    let inputs =
+        [random(DType::F32, &[rows, 8, 1, 64], 13), k, v, HostTensor::new(&[rows, ENTRIES], &table), HostTensor::new(&[rows, 1], &positions)];
+    Rows::new(operator, inputs.into_iter().map(Some).collect(), &[0, 3, 4])
+}
+
+/// Compares pieces of the rows of linear layers and of attention, of this operator or of all, and of such extents (rows, columns, summed), with the same rows among all: how many
 /// have the same bits.
 ///
 /// # Errors

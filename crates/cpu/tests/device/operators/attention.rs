@@ -292,3 +292,29 @@ fn tiles_have_fewer_rows_where_units_would_be_idle() {
     assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1".to_owned(), 32));
     assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1".to_owned(), 128));
 }
+
+/// One query or many, alone or among others: whatever shares out the work, no other kernels attend.
+#[test]
+fn invariant_attention_is_in_blocks_for_any_queries_on_hopper() {
+    let device = DeviceProperties {
+        kind: DeviceKind::Cuda,
+        simd_width: 32,
+        max_threads_per_threadgroup: 1024,
+        compute_units: 132,
+        threadgroup_memory: 227 << 10,
+        ..properties()
+    };
+    let device = DeviceProperties { features: CudaFeatures::of(90, true), ..device };
+    let keys = |batch: usize, queries: usize, cache: DType, softcap: f32| {
+        let cached = info(cache, &[batch, 8, 1024, 128]);
+        let inputs = [info(DType::F32, &[batch, 32, queries, 128]), cached, cached, None, None, None];
+        let operator = Attention { precision: Precision::Invariant, scoring: Scoring { softcap, ..Scoring::default() }, ..Attention::default() };
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let split = "attention_blocks attention_blocks_combine";
+    assert_eq!([(1, 1), (16, 1), (1, 64)].map(|(batch, queries)| keys(batch, queries, DType::BF16, 0.0)), [split; 3]);
+    assert_eq!([(64, 1), (1, 4096)].map(|(batch, queries)| keys(batch, queries, DType::F16, 0.0)), ["attention_blocks"; 2]);
+    let strict = [keys(1, 1, DType::F32, 0.0), keys(1, 4096, DType::BF16, 30.0)];
+    assert!(strict.iter().all(|keys| !keys.contains("blocks")), "{strict:?}");
+}

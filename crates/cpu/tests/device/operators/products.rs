@@ -128,17 +128,20 @@ fn invariant_layers_are_chains_for_any_rows_on_hopper() {
     };
     let linear = MatMul { transpose_b: true, precision: Precision::Invariant, ..MatMul::default() };
     let product = |x: Option<TensorInfo>, k| keys(&linear, &[x, info(DType::BF16, &[40, k]), None]);
-    assert_eq!([1, 64, 600].map(|m| product(f32(&[m, 128]), 128)), ["rounded_rows chain_product"; 3]);
+    assert_eq!(
+        [1, 64, 600].map(|m| product(f32(&[m, 128]), 128)),
+        ["rounded_rows chain_few_rows", "rounded_rows chain_few_rows", "rounded_rows chain_many_rows"]
+    );
     // Some columns of wider rows.
     let strided = |m| Some(TensorInfo { dtype: DType::F32, layout: Layout::strided(Shape::new(&[m, 128]).unwrap(), &[200, 1], 0).unwrap() });
-    assert_eq!([2, 600].map(|m| product(strided(m), 128)), ["copy rounded_rows chain_product"; 2]);
+    assert_eq!([2, 600].map(|m| product(strided(m), 128)), ["copy rounded_rows chain_few_rows", "copy rounded_rows chain_many_rows"]);
     assert!([1, 600].map(|m| product(f32(&[m, 72]), 72)).iter().all(|keys| !keys.contains("chain")));
     let layers = |m: usize| {
         let weight = info(DType::BF16, &[48, 128]);
         let inputs = [f32(&[m, 128]), None, weight, weight, None, None, None, None, None];
         keys(&Projection { epsilon: Some(1e-5), gated: true, precision: Precision::Invariant }, &inputs)
     };
-    assert_eq!([1, 600].map(layers), ["rms_norm rounded_rows chain_product swiglu"; 2]);
+    assert_eq!([1, 600].map(layers), ["rms_norm rounded_rows chain_few_rows swiglu", "rms_norm rounded_rows chain_many_rows swiglu"]);
 }
 
 #[test]
