@@ -451,7 +451,7 @@ fn fast_cases() -> Vec<Case> {
         ));
     }
     cases.push(invariant(Scoring { left_window: Some(20), offset: 250, ..causal }, Dims::new(2, 1, 4, 330, 64), narrow, Extra::default()));
-    for batch in [3, 70] {
+    for batch in [3, 150] {
         let lengths = Some(HostTensor::new(&[batch], &(0..batch).map(|i| [0, 33, 280][i % 3]).collect::<Vec<_>>()));
         cases.push(invariant(Scoring::default(), Dims { batch, ..Dims::new(2, 2, 1, 280, 64) }, wide, Extra { lengths, ..Extra::default() }));
     }

@@ -273,12 +273,13 @@ inline void walk(thread const Norm<T, W>& norm, constant Params& params, uint gr
     const ColumnSums<CENTRED, Memory> columns(words, thread_index, threads, visits);
     ulong at = walker < walkers ? begin + walker : end;
     if (VISITS > 1) {
-        NormRow<T, VISITS, COUNT> row(t, n, norm.wide, norm.x + begin * n, norm.dy + begin * n);
-        for (uint step = 0; step < steps; ++step) {
-            const ulong start = (begin + step) * n;
-            const bool last = step + 1 == steps;
-            norm.template differentiate<CENTRED>(
-                row, start, step & 1, columns, RowAt<T>{last ? nullptr : norm.x + start + n, last ? nullptr : norm.dy + start + n});
+        const ulong first = at < end ? at * n : 0;
+        NormRow<T, VISITS, COUNT> row(t, at < end ? n : 0, norm.wide, norm.x + first, norm.dy + first);
+        for (uint step = 0; at < end; ++step) {
+            const ulong start = at * n, next = start + walkers * n;
+            at += walkers;
+            const RowAt<T> then = {at < end ? norm.x + next : nullptr, at < end ? norm.dy + next : nullptr};
+            norm.template differentiate<CENTRED>(row, start, step & 1, columns, then);
         }
     } else {
         for (uint step = 0; step < steps; ++step) {

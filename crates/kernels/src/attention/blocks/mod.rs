@@ -47,10 +47,10 @@ const COMBINE: &[MetalFile] = &{
     [a, c, d, e, f, g, h, AttentionSplitParams::METAL, FEW, SCORING, STATE, metal_file!("attention/blocks/combine.cu")]
 };
 
-/// Rows of a tile, thread blocks of a multiprocessor, and items of the ring: as in the layouts of few rows and of many.
+/// Rows of a tile, thread blocks of a multiprocessor at most, and items of the ring: as in the layouts of few rows and of many.
 const ROWS: [u64; 2] = [64, prefill::ROWS];
-const RESIDENT: [u64; 2] = [2, 1];
-const STAGES: [u64; 2] = [3, prefill::STAGES];
+const RESIDENT: [usize; 2] = [2, 1];
+const STAGES: [u64; 2] = [4, prefill::STAGES];
 
 params! {
     /// What the kernel over pages gets besides its buffers.
@@ -90,7 +90,7 @@ impl Instance {
             return None;
         }
         let defines = defines(types[0], types[1], s.width)?;
-        let places = RESIDENT[many] * device.compute_units.max(1) as u64;
+        let places = (device.threadgroup_memory / memory).min(RESIDENT[many]) as u64 * device.compute_units.max(1) as u64;
         let (tiles, blocks) = (rows.div_ceil(ROWS[many]) * s.kv_heads * s.batch, s.keys.div_ceil(BLOCK));
         // Blocks are shared out where there are fewer tiles than places for thread blocks.
         let is_split = tiles < places && blocks > 1 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;

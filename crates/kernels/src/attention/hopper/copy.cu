@@ -104,7 +104,7 @@ struct Copier {
     // What `fill` copies to a stage; `beside` works while it is in flight.
     template <typename Fill, typename Beside>
     DEVICE void add_item(Fill fill, Beside beside) {
-        if (items % 4 == warp) {
+        if (items % COPYING == warp) {
             await_room(memory.empty(items), items / STAGES % 2 ^ 1);
             fill(memory.stage(items));
             beside();

@@ -3,6 +3,9 @@
 // Before: ROWS and OWN, rows and number of own tiles; BLOCK and STAGES, rows and number of items; HEADER, bytes.
 
 constexpr int COMPUTING = ROWS / 16;  // Warps.
+constexpr int COPYING = 4;
+// Warps that copy take items in turn. With fewer places than warps, one that is ahead would take the end of a place's phase before last for that of the last.
+static_assert(STAGES >= COPYING, "a place of the ring for each warp that copies");
 constexpr int PANEL = 64;  // Elements of a row of 128 bytes: longer rows lie in panels beside each other.
 
 struct Memory {
@@ -22,7 +25,7 @@ struct Memory {
                 init(full(i), 1);
                 init(empty(i), COMPUTING);
             }
-            init(own_full(), 4);
+            init(own_full(), COPYING);
             init(own_empty(), COMPUTING);
         }
         __syncthreads();
