@@ -346,7 +346,7 @@ impl Trainer {
                     self.parameters.add_gradients(recorded, &gradients)?;
                     loss
                 }
-                (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach(),
+                (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach().mul(&factor)?,
                 (false, Loss::Dpo { beta }) => preferences(&model.losses(&tokens, &targets, &layout)?, beta)?.loss,
             };
             add_all(&self.loss.on(recorded)?, &loss)
