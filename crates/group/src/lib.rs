@@ -7,6 +7,8 @@
 mod backend;
 mod lists;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -82,8 +84,14 @@ impl Group {
         if parts.len() != self.ranks() || parts.windows(2).any(|pair| pair[0].bytes().len() != pair[1].bytes().len()) {
             return Err(Error::invalid_argument(format!("{} parts for {} ranks: one for each expected, all of one size", parts.len(), self.ranks())));
         }
-        let parts = self.0.devices.iter().zip(parts).map(|(device, part)| device.adopt(part)).collect::<Result<_>>()?;
+        let parts = self.0.devices.iter().zip(parts).enumerate().map(|(rank, (device, part))| self.named(rank, device.adopt(part)));
+        let parts = parts.collect::<Result<_>>()?;
         Ok(RawBuffer::new(Parts(parts)))
+    }
+
+    /// A result of a rank's device: an error names the rank, unless all are on one device.
+    fn named<T>(&self, rank: usize, result: Result<T>) -> Result<T> {
+        result.map_err(|error| if self.0.inboxes.is_empty() { error } else { error.context(format_args!("rank {rank}")) })
     }
 
     /// The devices, each once, and the ranks on it.

@@ -55,6 +55,15 @@ impl Shared {
         lock(&self.adapters).all.base().clone()
     }
 
+    /// The model without an adapter and whole on each device, as training takes it.
+    pub(super) fn whole(&self) -> Result<Arc<Model>> {
+        let base = self.base();
+        match base.executor().ranks() {
+            1 => Ok(base),
+            _ => Ok(Arc::new(Model::new(&base.executor().replicated(), base.config().clone(), &self.weights)?)),
+        }
+    }
+
     fn session(&self, model: Arc<Model>) -> Result<Session> {
         let mut session = Session::new(model, self.context, self.cache)?;
         session.set_chunk(self.chunk);
@@ -253,7 +262,7 @@ impl NativeModel {
         let shared = self.checked()?;
         wait_for(py, move || {
             let adapter = Adapter::open(adapter)?;
-            fuse(&shared.files, &shared.weights, &shared.base(), &adapter, &output, &mut |_, _| {})
+            fuse(&shared.files, &shared.weights, &shared.whole()?, &adapter, &output, &mut |_, _| {})
         })
     }
 }

@@ -338,7 +338,11 @@ impl Trainer {
                 }
             };
             let rate = self.parameters.config.dropout;
-            let model = if with_gradients && rate > 0.0 { model.with_dropout(rate, &self.key.on(recorded)?.reshape(&[executor.replicas(), 1])?.own_replica()?)? } else { model };
+            let model = if with_gradients && rate > 0.0 {
+                model.with_dropout(rate, &self.key.on(recorded)?.reshape(&[executor.replicas(), 1])?.own_replica()?)?
+            } else {
+                model
+            };
             let loss = match (with_gradients, self.options.loss) {
                 (true, loss) => {
                     let objective = if loss == Loss::CrossEntropy { Objective::Sum(&factor) } else { Objective::Of(&of_pairs) };

@@ -52,13 +52,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let model = Model::random(&executor, args.shape.config(), args.dtype, 1)?;
     let targets = Targets::Names(args.target_modules.clone());
     let config = AdapterConfig { rank: args.rank, alpha: 2.0 * args.rank as f64, targets, ..AdapterConfig::of_layers(&model, model.config().layers) };
-    let options = TrainerOptions {
-        optimizer: Optimizer::ADAMW,
-        clip: Some(1.0),
-        checkpointing: args.grad_checkpoint,
-        seed: 0,
-        loss: Loss::CrossEntropy,
-    };
+    let options =
+        TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: args.grad_checkpoint, seed: 0, loss: Loss::CrossEntropy };
     let (batch, count) = (args.batch_size, args.batch_size * args.grad_accumulation_steps);
     let sample = |number: usize| Sample::new((0..=args.length).map(|i| ((i * 31 + number * 7) % 1000) as u32).collect(), 0);
     let data = Dataset::new((0..count).map(sample).collect::<Result<_>>()?)?;
