@@ -205,7 +205,8 @@ impl Trainer {
         if !count.is_multiple_of(replicas) {
             let fit: Vec<_> = (1..replicas).filter(|replicas| count.is_multiple_of(*replicas)).map(|replicas| replicas.to_string()).collect();
             return Err(Error::invalid_argument(format!(
-                "{count} batches of a step cannot be shared by {replicas} devices: use {}, or a multiple of {replicas} batches (--grad-accumulation-steps)",
+                "{count} {} of a step cannot be shared by {replicas} devices: use {}, or a multiple of {replicas} batches (--grad-accumulation-steps)",
+                if count == 1 { "batch" } else { "batches" },
                 fit.join(" or ")
             )));
         }
