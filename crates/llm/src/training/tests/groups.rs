@@ -15,8 +15,11 @@ fn batches(pack: bool) -> Vec<Batch> {
     Batch::of_step(&(0..8).map(|place| &samples[place % samples.len()]).collect::<Vec<_>>(), 2, pack)
 }
 
+/// An adapter, how it is trained, and whether batches are packed.
+type Kind<'a> = (&'a dyn Fn(&Model) -> AdapterConfig, TrainerOptions, bool);
+
 /// What two steps and an evaluation leave, as bits.
-fn trained(executor: &Executor, (config, options, pack): (&dyn Fn(&Model) -> AdapterConfig, TrainerOptions, bool)) -> Vec<u32> {
+fn trained(executor: &Executor, (config, options, pack): Kind<'_>) -> Vec<u32> {
     let model = qwen(executor);
     let mut trainer = Trainer::new(&model, config(&model), None, options).unwrap();
     let mut found = Vec::new();
@@ -36,7 +39,7 @@ fn steps_have_the_same_bits_on_any_number_of_devices() {
     let whole = |model: &Model| AdapterConfig::whole_layers(model, 1);
     let muon = TrainerOptions { optimizer: Optimizer::MUON, checkpointing: true, ..OPTIONS };
     let dpo = TrainerOptions { loss: Loss::Dpo { beta: 0.5 }, optimizer: Optimizer::LION, ..OPTIONS };
-    let kinds: [(&dyn Fn(&Model) -> AdapterConfig, TrainerOptions, bool); 5] =
+    let kinds: [Kind<'_>; 5] =
         [(&dropping, muon, false), (&dropping, OPTIONS, true), (&dora, OPTIONS, false), (&whole, OPTIONS, false), (&dora, dpo, true)];
     for (index, kind) in kinds.into_iter().enumerate() {
         let expected = trained(&strict(2), kind);
