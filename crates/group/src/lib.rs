@@ -91,7 +91,7 @@ impl Group {
 
     /// A result of a rank's device: an error names the rank, unless all are on one device.
     fn named<T>(&self, rank: usize, result: Result<T>) -> Result<T> {
-        result.map_err(|error| if self.0.inboxes.is_empty() { error } else { error.context(format_args!("rank {rank}")) })
+        if self.0.inboxes.is_empty() { result } else { named(rank, result) }
     }
 
     /// The devices, each once, and the ranks on it.
@@ -105,6 +105,10 @@ impl Group {
         }
         places
     }
+}
+
+fn named<T>(rank: usize, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.context(format_args!("rank {rank}")))
 }
 
 /// Memory of each rank that the others write, as each reaches it.
@@ -122,11 +126,10 @@ fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
         device.write(&inbox, 0, &vec![0; INBOX_BYTES])?;
         Ok(inbox)
     };
-    let own = devices.iter().map(of_rank).collect::<Result<Vec<_>>>()?;
+    let own = devices.iter().enumerate().map(|(rank, device)| named(rank, of_rank(device))).collect::<Result<Vec<_>>>()?;
     let reached = |(rank, device): (usize, &Device)| {
         let inbox = |(other, inbox): (usize, &Buffer)| if other == rank { Ok(inbox.clone()) } else { device.adopt_peer(inbox) };
-        let inboxes = own.iter().enumerate().map(inbox).collect::<Result<_>>();
-        inboxes.map_err(|error| error.context(format!("rank {rank}")))
+        named(rank, own.iter().enumerate().map(inbox).collect::<Result<_>>())
     };
     devices.iter().enumerate().map(reached).collect()
 }
