@@ -66,6 +66,11 @@ impl Executor {
         executor
     }
 
+    /// The group, where its ranks share models.
+    fn sharing(&self) -> Option<&Group> {
+        self.group.as_ref().filter(|_| !self.is_replicated)
+    }
+
     /// How many devices compute the same, each of what it has: see [`Executor::replicated`].
     pub fn replicas(&self) -> usize {
         self.group.as_ref().filter(|_| self.is_replicated).map_or(1, Group::ranks)
@@ -79,7 +84,7 @@ impl Executor {
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     pub fn ranks(&self) -> usize {
-        self.group.as_ref().filter(|_| !self.is_replicated).map_or(1, Group::ranks)
+        self.sharing().map_or(1, Group::ranks)
     }
 
     /// A read-only tensor that each rank has other elements of: the first rank the first of `parts`, of `dims` each.
@@ -96,7 +101,7 @@ impl Executor {
     /// # Errors
     /// Parts for more or fewer ranks than there are, too small or too large for the shape, or out of memory.
     pub fn adopt_parts(&self, dtype: DType, dims: &[usize], mut parts: Vec<HostMemory>) -> Result<Tensor> {
-        match (self.group.as_ref().filter(|_| !self.is_replicated), parts.len()) {
+        match (self.sharing(), parts.len()) {
             (Some(group), _) => self.adopt_raw(dtype, &Layout::contiguous(Shape::new(dims)?), group.adopt(parts)?),
             (None, 1) => self.adopt(dtype, dims, parts.remove(0)),
             (None, count) => Err(Error::invalid_argument(format!("{count} parts for one device: expected one"))),

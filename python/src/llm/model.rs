@@ -261,8 +261,8 @@ impl NativeModel {
     fn save_merged(&self, py: Python<'_>, adapter: PathBuf, output: PathBuf) -> PyResult<()> {
         let shared = self.checked()?;
         wait_for(py, move || {
-            let adapter = Adapter::open(adapter)?;
-            fuse(&shared.files, &shared.weights, &shared.whole()?, &adapter, &output, &mut |_, _| {})
+            let (adapter, model) = (Adapter::open(adapter)?, shared.whole()?);
+            fuse(&shared.files, &shared.weights, &model, &adapter, &output, &mut |_, _| {})
         })
     }
 }

@@ -140,7 +140,7 @@ impl Trainer {
             optimizer.step(&parameters.values.on(recorded)?, &parameters.parts, &clipped, &states, &numbers.on(recorded)?)?;
             gradient.fill_(0)
         })?;
-        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[executor.replicas()])?);
+        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[executor.replicas(), 1])?);
         Ok(Self {
             base,
             parameters,
@@ -190,11 +190,12 @@ impl Trainer {
 
     /// A step over batches, which count as one: the loss is the mean over all their targets, or pairs.
     ///
-    /// [Replicas](elinvar::Executor::replicated) compute a batch each at a time, and gradients are added in the order of the batches: so bits do not depend on their
-    /// number.
+    /// [Replicas](Executor::replicated) compute a batch each at a time, and gradients are added in the order of the batches: so bits do not depend on the number
+    /// of replicas.
     ///
     /// # Errors
-    /// Batches that replicas cannot share evenly, or of different shapes; tokens outside the vocabulary; no target; a loss or gradient that is no number, or zero; out of memory; a failed device. What was trained is then lost.
+    /// Batches that replicas cannot share evenly, or of different shapes; tokens outside the vocabulary; no target; a loss or gradient that is no number, or
+    /// zero; out of memory; a failed device. What was trained is then lost.
     pub fn step(&mut self, batches: &[Batch], rate: f64) -> Result<Trained> {
         let step = self.steps + 1;
         let targets: usize = batches.iter().map(Batch::targets).sum();
@@ -293,8 +294,8 @@ impl Trainer {
             return Err(Error::invalid_argument("batches that devices compute side by side have different shapes: make them by Batch::of_step"));
         }
         batches.iter().try_for_each(|batch| batch.check(&self.base))?;
-        let factors = (0..self.base.executor().replicas()).map(|replica| if replica < batches.len() { factor } else { 0.0 });
-        self.factor.write(&factors.collect::<Vec<_>>())?;
+        let replicas = 0..self.base.executor().replicas();
+        self.factor.write(&replicas.clone().map(|replica| if replica < batches.len() { factor } else { 0.0 }).collect::<Vec<_>>())?;
         let known = if with_gradients { &mut self.gradients } else { &mut self.losses };
         let recorded = match known.iter().position(|recorded| recorded.shape == shape) {
             Some(place) => known.remove(place),
@@ -305,7 +306,7 @@ impl Trainer {
                 self.record(shape, with_gradients)?
             }
         };
-        recorded.write(&(0..self.base.executor().replicas()).map(|replica| batches.get(replica).unwrap_or(last)).collect::<Vec<_>>())?;
+        recorded.write(&replicas.map(|replica| batches.get(replica).unwrap_or(last)).collect::<Vec<_>>())?;
         self.base.executor().replay(&recorded.recording)?;
         if with_gradients { &mut self.gradients } else { &mut self.losses }.push(recorded);
         Ok(())
@@ -322,10 +323,11 @@ impl Trainer {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
             let own = |tensor: &Tensor| tensor.on(recorded)?.own_replica();
             let (tokens, targets, factor) = (own(&tokens)?, own(&targets)?, own(&self.factor)?);
-            let own = |packing: &Packing| {
-                Ok::<_, Error>(Packing { positions: own(&packing.positions)?, places: own(&packing.places)?, rows: own(&packing.rows)? })
+            let packing = match &packing {
+                Some(Packing { positions, places, rows }) => Some(Packing { positions: own(positions)?, places: own(places)?, rows: own(rows)? }),
+                None => None,
             };
-            let layout = self.base.texts(texts, length, packing.as_ref().map(own).transpose()?)?;
+            let layout = self.base.texts(texts, length, packing)?;
             let preferences = |losses: &Tensor, beta: f64| {
                 let reference = self.base.losses(&tokens, &targets, &layout)?;
                 Preferences::new(&layout.apart(losses)?, &layout.apart(&reference)?, texts, beta, &factor)
@@ -339,11 +341,7 @@ impl Trainer {
                 }
             };
             let rate = self.parameters.config.dropout;
-            let model = if with_gradients && rate > 0.0 {
-                model.with_dropout(rate, &self.key.on(recorded)?.reshape(&[executor.replicas(), 1])?.own_replica()?)?
-            } else {
-                model
-            };
+            let model = if with_gradients && rate > 0.0 { model.with_dropout(rate, &own(&self.key)?)? } else { model };
             let loss = match (with_gradients, self.options.loss) {
                 (true, loss) => {
                     let objective = if loss == Loss::CrossEntropy { Objective::Sum(&factor) } else { Objective::Of(&of_pairs) };
