@@ -130,7 +130,8 @@ def train(
     The options have the names, the meanings and the defaults of ``elinvar lora train``.
 
     Args:
-        model: The model. An adapter that it has in use takes no part.
+        model: The model. An adapter that it has in use takes no part. On several devices each gets the whole model beside its part, and they share the
+            batches of a step, so ``grad_accumulation_steps`` is a multiple of their number.
         data: A folder with ``train.jsonl``, and ``valid.jsonl`` if there is one; or samples.
         validation: Samples to evaluate on, where ``data`` are samples.
         adapter_path: The folder for adapter, checkpoint and log.

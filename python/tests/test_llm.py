@@ -250,6 +250,19 @@ def test_bad_input_is_an_exception_of_its_kind(model, call, error, message, tmp_
 SAMPLES = [{"prompt": "RECIPE FOR", "completion": f" {what} PIE:\nTake {what} and cream.\n"} for what in ("APPLE", "PLUM", "CHERRY", "LEMON")]
 
 
+def test_training_on_two_devices_has_the_bits_of_one(model, tmp_path):
+    two = elinvar.Model.load(SHAKESPEARE, device="cpu,cpu", precision="strict")
+    options = dict(iters=2, batch_size=1, grad_accumulation_steps=2, num_layers=1, learning_rate=3e-3)
+    for name, on in (("one", model), ("two", two)):
+        result = lora.train(on, SAMPLES, validation=SAMPLES[:2], adapter_path=tmp_path / name, **options)
+        on.save_merged(Path(result.adapter_path), tmp_path / f"{name}-merged")
+    for path in ("{}/adapter_model.safetensors", "{}/checkpoint.safetensors", "{}-merged/model.safetensors"):
+        one, other = [(tmp_path / path.format(name)).read_bytes() for name in ("one", "two")]
+        assert one == other, path
+    with pytest.raises(ValueError, match="1 batch of a step cannot be shared by 2 devices: use 1, or a multiple of 2 batches"):
+        lora.train(two, SAMPLES, adapter_path=tmp_path / "unshared", iters=1)
+
+
 def test_an_adapter_is_trained_loaded_and_merged(model, tmp_path, capsys):
     seen = []
     options = dict(iters=6, learning_rate=3e-3, batch_size=2, num_layers=2, rank=4, steps_per_eval=3, seed=5)

@@ -47,7 +47,36 @@ impl Executor {
         executor
     }
 
-    /// The ranks of the group that it is, or one.
+    /// The same devices as replicas: each computes everything, of models that are whole on each, so that there are no ranks that share them. Replicas differ in
+    /// what [`Tensor::own_replica`] gives them.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu; 2])?.replicated();
+    /// assert_eq!((executor.ranks(), executor.replicas()), (1, 2));
+    /// let own = executor.tensor(&[2, 1], &[1f32, 2.0])?.own_replica()?.exp()?;
+    /// let [first, second] = &own.all_replicas()?[..] else { unreachable!() };
+    /// assert_eq!((first.item::<f32>()?, second.item::<f32>()?), (1f32.exp(), 2f32.exp()));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    #[must_use]
+    pub fn replicated(&self) -> Self {
+        let mut executor = self.clone();
+        executor.is_replicated = true;
+        executor
+    }
+
+    /// The group, where its ranks share models.
+    fn sharing(&self) -> Option<&Group> {
+        self.group.as_ref().filter(|_| !self.is_replicated)
+    }
+
+    /// How many devices compute the same, each of what it has: see [`Executor::replicated`].
+    pub fn replicas(&self) -> usize {
+        self.group.as_ref().filter(|_| self.is_replicated).map_or(1, Group::ranks)
+    }
+
+    /// The ranks of the group that share what is computed, or one.
     ///
     /// ```
     /// # use elinvar::{BackendType, Executor};
@@ -55,7 +84,7 @@ impl Executor {
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     pub fn ranks(&self) -> usize {
-        self.group.as_ref().map_or(1, Group::ranks)
+        self.sharing().map_or(1, Group::ranks)
     }
 
     /// A read-only tensor that each rank has other elements of: the first rank the first of `parts`, of `dims` each.
@@ -72,7 +101,7 @@ impl Executor {
     /// # Errors
     /// Parts for more or fewer ranks than there are, too small or too large for the shape, or out of memory.
     pub fn adopt_parts(&self, dtype: DType, dims: &[usize], mut parts: Vec<HostMemory>) -> Result<Tensor> {
-        match (&self.group, parts.len()) {
+        match (self.sharing(), parts.len()) {
             (Some(group), _) => self.adopt_raw(dtype, &Layout::contiguous(Shape::new(dims)?), group.adopt(parts)?),
             (None, 1) => self.adopt(dtype, dims, parts.remove(0)),
             (None, count) => Err(Error::invalid_argument(format!("{count} parts for one device: expected one"))),
@@ -93,10 +122,7 @@ impl Tensor {
     /// # Errors
     /// A tensor without an axis, or out of memory.
     pub fn all_gather(&self) -> Result<Tensor> {
-        match self.executor().ranks() {
-            1 => Ok(self.clone()),
-            ranks => only(self.executor().apply(Arc::new(AllGather { ranks }), &[Some(self)])?),
-        }
+        self.gathered(self.executor().ranks())
     }
 
     /// Each rank's own part of the last axis, of what all ranks have; of one device the tensor itself.
@@ -111,10 +137,7 @@ impl Tensor {
     /// # Errors
     /// A last axis that cannot be cut into a part for each rank, or out of memory.
     pub fn own_part(&self) -> Result<Tensor> {
-        match self.executor().ranks() {
-            1 => Ok(self.clone()),
-            ranks => only(self.executor().apply(Arc::new(OwnPart { ranks }), &[Some(self)])?),
-        }
+        self.part_of(self.executor().ranks())
     }
 
     /// Each rank's own part of the first axis, of what all ranks have; of one device the tensor itself.
@@ -136,5 +159,44 @@ impl Tensor {
             _ => return Err(Error::invalid_argument(format!("{self:?} cannot be cut into {ranks} parts along its first axis"))),
         }
         self.reshape(&[self.shape().elements()])?.own_part()?.reshape(&dims)
+    }
+
+    /// Each replica's own row of what all have, `[replicas, …]`: the first replica the first. It has the other axes.
+    ///
+    /// # Errors
+    /// More or fewer rows than [replicas](Executor::replicas), or out of memory.
+    pub fn own_replica(&self) -> Result<Tensor> {
+        let replicas = self.executor().replicas();
+        match &self.shape()[..] {
+            [rows, dims @ ..] if *rows == replicas => self.reshape(&[self.shape().elements()])?.part_of(replicas)?.reshape(dims),
+            _ => Err(Error::invalid_argument(format!("{self:?} for {replicas} replicas: a row for each expected"))),
+        }
+    }
+
+    /// What each replica has, in their order, on all of them; of one device the tensor itself.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn all_replicas(&self) -> Result<Vec<Tensor>> {
+        let (replicas, elements) = (self.executor().replicas(), self.shape().elements());
+        if replicas == 1 {
+            return Ok(vec![self.clone()]);
+        }
+        let all = self.reshape(&[elements])?.gathered(replicas)?;
+        (0..replicas).map(|replica| all.slice(0, replica * elements, elements, 1)?.reshape(self.shape())).collect()
+    }
+
+    fn gathered(&self, ranks: usize) -> Result<Tensor> {
+        match ranks {
+            1 => Ok(self.clone()),
+            ranks => only(self.executor().apply(Arc::new(AllGather { ranks }), &[Some(self)])?),
+        }
+    }
+
+    fn part_of(&self, ranks: usize) -> Result<Tensor> {
+        match ranks {
+            1 => Ok(self.clone()),
+            ranks => only(self.executor().apply(Arc::new(OwnPart { ranks }), &[Some(self)])?),
+        }
     }
 }

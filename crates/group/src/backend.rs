@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use elinvar_core::{
-    Backend, Buffer, CommandList, Completion, DeviceProperties, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent, RawBuffer, Reading,
-    Result, Storage, Wait,
+    Backend, Buffer, CommandList, Completion, Device, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
+    RawBuffer, Reading, Result, Storage, Wait,
 };
 use elinvar_kernels::collective::Collective;
 
@@ -40,14 +40,14 @@ impl Backend for GroupBackend {
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
-        let parts = self.group.devices().iter().map(|device| device.allocate_dedicated(bytes)).collect::<Result<_>>()?;
-        Ok(RawBuffer::new(Parts(parts)))
+        let part = |(rank, device): (usize, &Device)| self.group.named(rank, device.allocate_dedicated(bytes));
+        Ok(RawBuffer::new(Parts(self.group.devices().iter().enumerate().map(part).collect::<Result<_>>()?)))
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
         let mut parts = vec![None; self.group.ranks()];
         for (device, ranks) in self.group.places() {
-            let part = device.adopt(memory.clone())?;
+            let part = self.group.named(ranks[0], device.adopt(memory.clone()))?;
             ranks.into_iter().for_each(|rank| parts[rank] = Some(part.clone()));
         }
         Ok(RawBuffer::new(Parts(parts.into_iter().flatten().collect())))
@@ -55,25 +55,29 @@ impl Backend for GroupBackend {
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
         let parts = &buffer.downcast::<Parts>()?.0;
-        self.group.devices().iter().zip(parts).try_for_each(|(device, part)| device.write(part, offset, bytes))
+        let write = |(rank, (device, part)): (usize, (&Device, &Buffer))| self.group.named(rank, device.write(part, offset, bytes));
+        self.group.devices().iter().zip(parts).enumerate().try_for_each(write)
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.group.devices()[0].read(self.first(buffer)?, offset, bytes)
+        self.group.named(0, self.group.devices()[0].read(self.first(buffer)?, offset, bytes))
     }
 
     fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.group.devices()[0].view(self.first(buffer)?, offset, bytes, see)
+        self.group.named(0, self.group.devices()[0].view(self.first(buffer)?, offset, bytes, see))
     }
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
-        self.group.devices()[0].read_later(self.first(buffer)?, offset, bytes)
+        self.group.named(0, self.group.devices()[0].read_later(self.first(buffer)?, offset, bytes))
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
         let prepared = match kernel.native::<Collective>() {
             Some(collective) => Prepared::Collective(*collective),
-            None => Prepared::Kernel(self.group.places().iter().map(|(device, _)| device.prepare(kernel)).collect::<Result<_>>()?),
+            None => {
+                let prepare = |(device, ranks): &(&Device, Vec<usize>)| self.group.named(ranks[0], device.prepare(kernel));
+                Prepared::Kernel(self.group.places().iter().map(prepare).collect::<Result<_>>()?)
+            }
         };
         let info = match &prepared {
             Prepared::Kernel(pipelines) => pipelines.first().and_then(Pipeline::info),
@@ -88,9 +92,12 @@ impl Backend for GroupBackend {
 
     fn ready(&self, kernel: &Pipeline) -> Result<()> {
         match kernel.state() {
-            Some(Prepared::Kernel(pipelines)) => {
-                self.group.places().iter().zip(pipelines).try_for_each(|((device, _), pipeline)| device.ready(pipeline))
-            }
+            Some(Prepared::Kernel(pipelines)) => self
+                .group
+                .places()
+                .iter()
+                .zip(pipelines)
+                .try_for_each(|((device, ranks), pipeline)| self.group.named(ranks[0], device.ready(pipeline))),
             Some(Prepared::Collective(_)) | None => Ok(()),
         }
     }
@@ -98,10 +105,11 @@ impl Backend for GroupBackend {
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(&self.group, commands)?;
         let places = self.group.places();
-        let submitted = places.iter().zip(&*lists).map(|((device, _), list)| device.submit(list)).collect::<Result<Vec<_>>>()?;
+        let submit = |((device, ranks), list): (&(&Device, Vec<usize>), &Arc<CommandList>)| self.group.named(ranks[0], device.submit(list));
+        let submitted = places.iter().zip(&*lists).map(submit).collect::<Result<Vec<_>>>()?;
         Ok(match <[Completion; 1]>::try_from(submitted) {
             Ok([one]) => one,
-            Err(several) => Completion::new(Arc::new(All(several))),
+            Err(several) => Completion::new(Arc::new(All { group: self.group.clone(), completions: several })),
         })
     }
 
@@ -115,23 +123,30 @@ impl Backend for GroupBackend {
     }
 }
 
-/// The lists of all devices.
-struct All(Vec<Completion>);
+/// The lists of several devices, each of which has one rank.
+struct All {
+    group: Group,
+    completions: Vec<Completion>,
+}
 
 impl Wait for All {
     fn settle(&self) -> (bool, Result<()>) {
         // Each is waited for, so that none still runs when an error is reported.
-        let results: Vec<_> = self.0.iter().map(Completion::wait).collect();
-        (false, results.into_iter().collect())
+        let results: Vec<_> = self.completions.iter().map(Completion::wait).collect();
+        // A device that failed before one that it kept waiting.
+        let is_other = |result: &Result<()>| !result.as_ref().is_err_and(Error::is_device_lost);
+        let mut named: Vec<_> = results.into_iter().enumerate().map(|(rank, result)| self.group.named(rank, result)).collect();
+        named.sort_by_key(is_other);
+        (false, named.into_iter().collect())
     }
 
     fn is_complete(&self) -> bool {
-        self.0.iter().all(Completion::is_complete)
+        self.completions.iter().all(Completion::is_complete)
     }
 
     fn notify(self: Arc<Self>, then: Box<dyn FnOnce() + Send>) {
-        let left = Arc::new(Mutex::new((self.0.len(), Some(then))));
-        for completion in &self.0 {
+        let left = Arc::new(Mutex::new((self.completions.len(), Some(then))));
+        for completion in &self.completions {
             let left = left.clone();
             completion.on_complete(move |_| {
                 let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);

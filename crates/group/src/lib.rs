@@ -7,6 +7,8 @@
 mod backend;
 mod lists;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -82,8 +84,14 @@ impl Group {
         if parts.len() != self.ranks() || parts.windows(2).any(|pair| pair[0].bytes().len() != pair[1].bytes().len()) {
             return Err(Error::invalid_argument(format!("{} parts for {} ranks: one for each expected, all of one size", parts.len(), self.ranks())));
         }
-        let parts = self.0.devices.iter().zip(parts).map(|(device, part)| device.adopt(part)).collect::<Result<_>>()?;
+        let parts = self.0.devices.iter().zip(parts).enumerate().map(|(rank, (device, part))| self.named(rank, device.adopt(part)));
+        let parts = parts.collect::<Result<_>>()?;
         Ok(RawBuffer::new(Parts(parts)))
+    }
+
+    /// A result of a rank's device: an error names the rank, unless all are on one device.
+    fn named<T>(&self, rank: usize, result: Result<T>) -> Result<T> {
+        if self.0.inboxes.is_empty() { result } else { named(rank, result) }
     }
 
     /// The devices, each once, and the ranks on it.
@@ -97,6 +105,10 @@ impl Group {
         }
         places
     }
+}
+
+fn named<T>(rank: usize, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.context(format_args!("rank {rank}")))
 }
 
 /// Memory of each rank that the others write, as each reaches it.
@@ -114,11 +126,10 @@ fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
         device.write(&inbox, 0, &vec![0; INBOX_BYTES])?;
         Ok(inbox)
     };
-    let own = devices.iter().map(of_rank).collect::<Result<Vec<_>>>()?;
+    let own = devices.iter().enumerate().map(|(rank, device)| named(rank, of_rank(device))).collect::<Result<Vec<_>>>()?;
     let reached = |(rank, device): (usize, &Device)| {
         let inbox = |(other, inbox): (usize, &Buffer)| if other == rank { Ok(inbox.clone()) } else { device.adopt_peer(inbox) };
-        let inboxes = own.iter().enumerate().map(inbox).collect::<Result<_>>();
-        inboxes.map_err(|error| error.context(format!("rank {rank}")))
+        named(rank, own.iter().enumerate().map(inbox).collect::<Result<_>>())
     };
     devices.iter().enumerate().map(reached).collect()
 }

@@ -55,6 +55,15 @@ impl Shared {
         lock(&self.adapters).all.base().clone()
     }
 
+    /// The model without an adapter and whole on each device, as training takes it.
+    pub(super) fn whole(&self) -> Result<Arc<Model>> {
+        let base = self.base();
+        match base.executor().ranks() {
+            1 => Ok(base),
+            _ => Ok(Arc::new(Model::new(&base.executor().replicated(), base.config().clone(), &self.weights)?)),
+        }
+    }
+
     fn session(&self, model: Arc<Model>) -> Result<Session> {
         let mut session = Session::new(model, self.context, self.cache)?;
         session.set_chunk(self.chunk);
@@ -252,8 +261,8 @@ impl NativeModel {
     fn save_merged(&self, py: Python<'_>, adapter: PathBuf, output: PathBuf) -> PyResult<()> {
         let shared = self.checked()?;
         wait_for(py, move || {
-            let adapter = Adapter::open(adapter)?;
-            fuse(&shared.files, &shared.weights, &shared.base(), &adapter, &output, &mut |_, _| {})
+            let (adapter, model) = (Adapter::open(adapter)?, shared.whole()?);
+            fuse(&shared.files, &shared.weights, &model, &adapter, &output, &mut |_, _| {})
         })
     }
 }

@@ -130,7 +130,7 @@ impl Options {
 
     /// Trains, and reports to `listener`; gives the number of trained parameters to `begun` first.
     fn run(&self, model: &Shared, listener: &mut dyn FnMut(Report) -> Result<()>) -> Result<()> {
-        let base = model.base();
+        let base = model.whole()?;
         let most = base.config().max_context;
         let max_tokens = self.max_seq_length.unwrap_or(most.min(LENGTH));
         if max_tokens > most {

@@ -46,7 +46,7 @@ enum Command {
     Convert(convert::ConvertArgs),
     /// Answer the requests of a file, as OpenAI's batches have them; run again, it goes on where it ended
     Batch(Box<batch::BatchArgs>),
-    /// Benchmark operators and decoding
+    /// Benchmark operators, decoding and training
     Bench(bench::BenchArgs),
     /// Report what this machine has, compile every kernel for each device and run it: one page for a report
     Doctor(doctor::DoctorArgs),

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 use crate::LAUNCH;
@@ -120,6 +121,23 @@ fn gpus_that_reach_each_other_are_a_group() {
         (vec![r#"["cuda:1","cuda:2"]"#.into(), r#"["cuda","cuda:2"]"#.into(), r#"["cuda","cuda:1"]"#.into()], 3)
     );
     assert_eq!(listed("devices=2,allocate=0,peers=0"), (vec!["[]".to_owned(); 3], 0));
+}
+
+#[test]
+fn a_gpu_of_a_group_that_is_lost_is_named_in_one_line() {
+    let (decode, train) = (["bench", "decode", "--rounds", "1"], ["bench", "train", "--length", "32", "--grad-accumulation-steps", "2"]);
+    let rest = ["--shape", "tiny", "--devices", "cuda:0,cuda:1"];
+    let lost = |command: &[&str], after: usize| {
+        let start = Instant::now();
+        let (code, out, err) = elinvar(&format!("devices=2,allocate=0,lost=1,after={after}"), &[command, &rest].concat());
+        let expected =
+            err.starts_with("error: ") && err.contains("rank 1: ") && err.contains("the GPU failed") && err.trim_end().lines().count() == 1;
+        assert!(code == 2 && out.is_empty() && expected, "after {after}: {err}");
+        assert!(start.elapsed() < Duration::from_secs(10), "after {after}: {:?}", start.elapsed());
+    };
+    // While weights are loaded, and in what is computed.
+    [0, 30, 100, 1000].into_iter().for_each(|after| lost(&decode, after));
+    [30, 200].into_iter().for_each(|after| lost(&train, after));
 }
 
 #[test]

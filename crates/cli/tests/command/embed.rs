@@ -24,7 +24,7 @@ fn rejection(arguments: &[&str]) -> String {
 }
 
 /// A model of the words w0 to w9 that takes 8 tokens.
-fn model(name: &str) -> PathBuf {
+pub(crate) fn model(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();

@@ -11,6 +11,8 @@ mod contained;
 mod cuda;
 mod doctor;
 mod embed;
+#[cfg(feature = "embedded-model")]
+mod groups;
 mod launch;
 #[cfg(feature = "embedded-model")]
 mod lora;

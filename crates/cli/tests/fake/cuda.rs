@@ -1,12 +1,13 @@
 //! A CUDA driver, an NVRTC, a CUPTI and a tool for NVTX without a GPU behind them. `FAKE_CUDA` says what is wrong: a `version`, a result of `init`, of
-//! `allocate` or of `cupti`, the number of `devices`, whether they are `peers`, the bytes `free`, or the `architecture` that the compiler knows; as
-//! `key=number`, with commas between several. What the compiler
+//! `allocate` or of `cupti`, the number of `devices`, whether they are `peers`, the bytes `free`, the `architecture` that the compiler knows, or which device is `lost`, and
+//! `after` how many pieces of work of all devices; as `key=number`, with commas between several. What the compiler
 //! makes is a byte, which the driver loads; what is launched does nothing, but CUPTI has its time: a kernel takes ten nanoseconds, and the next begins
 //! after eight.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::not_unsafe_ptr_arg_deref)]
 
 use std::{
+    cell::Cell,
     env,
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     mem, ptr,
@@ -53,9 +54,12 @@ functions! {
         97 => 227 << 10,
         _ => 100,
     });
-    cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) => give(context, ptr::dangling_mut());
+    cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) => give(context, ptr::without_provenance_mut(device as usize + 1));
     cuDevicePrimaryCtxRelease_v2(_device: c_int) => 0;
-    cuCtxSetCurrent(_context: *mut c_void) => 0;
+    cuCtxSetCurrent(context: *mut c_void) => {
+        DEVICE.set(context.addr() as u64 - 1);
+        0
+    };
     cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) => give(stream, ptr::dangling_mut());
     cuStreamDestroy_v2(_stream: *mut c_void) => 0;
     cuStreamSynchronize(_stream: *mut c_void) => 0;
@@ -92,7 +96,7 @@ functions! {
     };
     cuGraphInstantiateWithFlags(exec: *mut *const Vec<Work>, graph: *const Vec<Work>) => give(exec, graph);
     // SAFETY: a graph that was instantiated, and never destroyed.
-    cuGraphLaunch(graph: *const Vec<Work>) => unsafe { &*graph }.iter().map(|work| ask(*work)).sum();
+    cuGraphLaunch(graph: *const Vec<Work>) => unsafe { &*graph }.iter().map(|work| ask(*work)).max().unwrap_or(0);
     cuGraphDestroy() => 0;
     cuGraphExecDestroy() => 0;
     cuLaunchKernel(function: *const c_char) => ask(Work::Kernel(function.addr()));
@@ -147,6 +151,10 @@ functions! {
     };
 }
 
+thread_local! {
+    static DEVICE: Cell<u64> = const { Cell::new(0) };
+}
+
 /// What the GPU is asked to do.
 #[derive(Clone, Copy)]
 pub enum Work {
@@ -182,6 +190,9 @@ fn ask(work: Work) -> c_int {
     }
     let (start, mut record) = (state.clock, [0; RECORD / 8]);
     state.clock += 8;
+    if setting("lost", u64::MAX) == DEVICE.get() && state.clock > 1000 + 8 * setting("after", 0) {
+        return 719;
+    }
     (record[2], record[3]) = (start, start + 10);
     match work {
         Work::Kernel(name) => (record[0], record[13]) = (10, name as u64),

@@ -20,6 +20,8 @@ pub struct Executor {
     pub(crate) device: Device,
     /// The group that the device is, if it is one.
     pub(crate) group: Option<Group>,
+    /// Whether each rank has all of what is shared otherwise.
+    pub(crate) is_replicated: bool,
     precision: Precision,
     /// What records its operators, in place of running them.
     pub(crate) recorder: Option<Arc<Shared>>,
@@ -68,7 +70,7 @@ impl Executor {
     /// # Ok::<(), elinvar::Error>(())
     /// ```
     pub fn from_device(device: Device) -> Self {
-        Self { device, group: None, precision: Self::DEFAULT_PRECISION, recorder: None, tracks: true }
+        Self { device, group: None, is_replicated: false, precision: Self::DEFAULT_PRECISION, recorder: None, tracks: true }
     }
 
     /// The device behind the backend interface.

@@ -23,12 +23,18 @@ constexpr u32 AHEAD = 4;  // Words that a thread has in flight.
 template <typename T>
 __device__ void exchange(const unsigned char* part, unsigned char* const* wholes, Inbox* const* inboxes, const GatherParams& p, u32* error_flag) {
     Inbox& own = *inboxes[p.rank];
+    if (__syncthreads_or(int(lost_rank(own))) != 0) {
+        if (threadIdx.x == 0) {
+            lose(own, lost_rank(own) - 1, error_flag);
+        }
+        return;
+    }
     const u32 block = blockIdx.x, count = own.counts[0][block] + 1;
     const bool has_peer = threadIdx.x < p.ranks && threadIdx.x != p.rank;
     const auto await = [&](const u32* flags) {
         const bool is_lost = has_peer && !is_raised(flags + threadIdx.x, count);
         if (is_lost) {
-            atomicMax(error_flag, ~u32(threadIdx.x));
+            lose(own, threadIdx.x, error_flag);
         }
         return __syncthreads_or(is_lost) == 0;
     };

@@ -21,7 +21,11 @@ extern "C" __global__ void __launch_bounds__(512)
     admit_launches();
     await_launches();
     Inbox& own = *inboxes[p.rank];
-    const u32 count = own.counts[1][block] + 1, slot = count % 2;
+    const u32 count = own.counts[1][block] + 1, slot = count % 2, lost = lost_rank(own);
+    if (lost != 0) {
+        lose(own, lost - 1, error_flag);
+        return;
+    }
     const auto place = [&](u32 rank, u32 i, u32 word) {
         if (i < words) {
             whole[(i / width * p.ranks + rank) * width + i % width] = word;
@@ -44,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(512)
                 uint4 found = marked(from);
                 for (u64 asked = nanoseconds(); found.y != count || found.w != count; found = marked(from)) {
                     if (nanoseconds() - asked > PATIENCE) {
-                        atomicMax(error_flag, ~rank);
+                        lose(own, rank, error_flag);
                         return;
                     }
                 }

@@ -15,10 +15,20 @@ struct Inbox {
     u32 done[BLOCKS][RANKS];
     // Exchanges that this rank's blocks have made: of parts, and of marked words.
     u32 counts[2][BLOCKS];
-    u32 unused[1024 - 2 * BLOCKS];
+    // The rank of which nothing came, and one; zero as long as none is lost. What is exchanged after that waits for nothing.
+    u32 lost;
+    u32 unused[1023 - 2 * BLOCKS];
     // Words beside the number of their exchange.
     uint4 words[MARKING][2][RANKS][512];
 };
+
+DEVICE u32 lost_rank(const Inbox& own) { return *const_cast<const volatile u32*>(&own.lost); }
+
+// Reports a rank of which nothing came, here and in what is exchanged after this.
+DEVICE void lose(Inbox& own, u32 rank, u32* error_flag) {
+    *const_cast<volatile u32*>(&own.lost) = rank + 1;
+    atomicMax(error_flag, ~rank);
+}
 
 DEVICE u64 nanoseconds() {
     u64 now;

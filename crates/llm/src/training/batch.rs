@@ -52,18 +52,18 @@ pub(super) fn padded(sample: &Sample) -> usize {
     (sample.tokens.len() - 1).next_multiple_of(STEP)
 }
 
+/// Tokens of samples in a row.
+fn tokens(samples: &[&Sample]) -> usize {
+    samples.iter().map(|sample| sample.tokens.len() - 1).sum()
+}
+
 impl Batch {
     /// Of these samples.
     ///
     /// # Errors
     /// No sample.
     pub fn new(samples: &[&Sample]) -> Result<Self> {
-        let length = samples.iter().map(|sample| padded(sample)).max().ok_or_else(|| Error::invalid_argument("a batch of no samples"))?;
-        let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new(), packed: None };
-        for sample in samples {
-            batch.add(sample, length);
-        }
-        Ok(batch)
+        Self::of_step(samples, samples.len(), false).pop().ok_or_else(|| Error::invalid_argument("a batch of no samples"))
     }
 
     /// Of these samples, one after the other: only attention sees them filled up.
@@ -71,12 +71,38 @@ impl Batch {
     /// # Errors
     /// No sample.
     pub fn packed(samples: &[&Sample]) -> Result<Self> {
-        // One place more than tokens, which counts for nothing.
-        let longest = samples.iter().map(|sample| sample.tokens.len()).max().ok_or_else(|| Error::invalid_argument("a batch of no samples"))?;
-        let length = longest.next_multiple_of(STEP);
+        Self::of_step(samples, samples.len(), true).pop().ok_or_else(|| Error::invalid_argument("a batch of no samples"))
+    }
+
+    /// Batches of so many samples each, packed or not. They have one shape, so that several devices compute them side by side.
+    pub fn of_step(samples: &[&Sample], count: usize, pack: bool) -> Vec<Self> {
+        let batches = samples.chunks(count.max(1));
+        if pack {
+            // One place more than tokens, which counts for nothing, and one row more, for the places without a token.
+            let length = samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0).next_multiple_of(STEP);
+            let rows = batches.clone().map(tokens).max().unwrap_or(0) + 1;
+            let rows = rows.next_multiple_of((rows.next_power_of_two() / ROW_STEPS).max(STEP));
+            batches.map(|samples| Self::laid(samples, length, rows)).collect()
+        } else {
+            let length = samples.iter().map(|sample| padded(sample)).max().unwrap_or(0);
+            batches.map(|samples| Self::filled(samples, length)).collect()
+        }
+    }
+
+    /// Filled up to a length.
+    fn filled(samples: &[&Sample], length: usize) -> Self {
+        let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new(), packed: None };
+        for sample in samples {
+            batch.add(sample, length);
+        }
+        batch
+    }
+
+    /// One after the other, filled up to so many rows, and for attention to a length.
+    fn laid(samples: &[&Sample], length: usize, rows: usize) -> Self {
         let mut batch = Self { texts: samples.len(), length, tokens: Vec::new(), targets: Vec::new(), packed: None };
         let mut packed = Packed { positions: Vec::new(), places: Vec::new(), rows: Vec::new() };
-        let total: usize = samples.iter().map(|sample| sample.tokens.len() - 1).sum();
+        let total = tokens(samples);
         for (text, sample) in samples.iter().enumerate() {
             let (first, count) = (batch.tokens.len() as i32, sample.tokens.len() as i32 - 1);
             batch.add(sample, sample.tokens.len() - 1);
@@ -84,16 +110,13 @@ impl Batch {
             packed.places.extend((0..count).map(|position| (text * length) as i32 + position));
             packed.rows.extend((first..first + count).chain(std::iter::repeat_n(total as i32, length - count as usize)));
         }
-        // One row more, for the places without a token.
-        let step = ((total + 1).next_power_of_two() / ROW_STEPS).max(STEP);
-        let rows = (total + 1).next_multiple_of(step);
         let free = samples.first().map_or(0, |sample| sample.tokens.len() as i32 - 1);
         batch.tokens.resize(rows, 0);
         batch.targets.resize(rows, IGNORED);
         packed.positions.resize(rows, 0);
         packed.places.resize(rows, free);
         batch.packed = Some(packed);
-        Ok(batch)
+        batch
     }
 
     /// Adds a sample, filled up to a length.

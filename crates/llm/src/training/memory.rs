@@ -30,8 +30,10 @@ impl TrainingMemory {
     /// An adapter that does not fit the model.
     pub fn of(model: &Model, adapter: &AdapterConfig, options: &TrainerOptions, data: &Dataset, batch: usize) -> Result<Self> {
         let (config, changes) = (model.config(), adapter.changes(&model.places())?);
-        let tensors = changes.iter().flat_map(|(place, change)| place.tensors(*change));
-        let trained: usize = tensors.map(|(_, dims)| dims.iter().product::<usize>()).sum();
+        let tensors = changes.iter().flat_map(|(place, change)| place.tensors(*change)).map(|(_, dims)| dims.iter().product::<usize>());
+        let (trained, largest) = (tensors.clone().sum::<usize>(), tensors.max().unwrap_or(0));
+        // A gradient of every replica.
+        let gathered = Some(model.executor().replicas()).filter(|replicas| *replicas > 1).map_or(0, |replicas| replicas * largest);
         // A batch has the length of its longest sample; each length that occurs keeps what was recorded for it.
         let mut lengths: Vec<_> = data.samples().iter().map(padded).collect();
         lengths.sort_unstable();
@@ -54,7 +56,7 @@ impl TrainingMemory {
         let of_shape = |length: &usize| (texts * length).min(model.rows_of_logits()) as u64;
         let logits: u64 = lengths.iter().rev().take(MAX_SHAPES).map(of_shape).sum();
         Ok(Self {
-            parameters: (2 + options.optimizer.states() as u64) * trained as u64 * float,
+            parameters: ((2 + options.optimizer.states()) * trained + gathered) as u64 * float,
             activations: rows * ((kept + passing) * stream + dropped),
             logits: 2 * logits * config.vocab_size as u64 * float,
         })

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use elinvar::{DType, Error, Executor, Result, SplitMix64, Tensor};
 
+use super::trainer::add_all;
 use crate::{
     adapter::{Adapter, AdapterConfig},
     model::{Change, Model, Place},
@@ -77,11 +78,11 @@ impl Parameters {
         Ok((model, leaves))
     }
 
-    /// Adds to the gradient those of the leaves.
+    /// Adds to the gradient those of the leaves, of all replicas.
     pub(super) fn add_gradients(&self, executor: &Executor, gradients: &[Tensor]) -> Result<()> {
         let sum = self.gradient.on(executor)?;
         for (part, gradient) in self.parts.iter().zip(gradients) {
-            sum.slice(0, part.range.start, part.range.len(), 1)?.add_(&gradient.reshape(&[part.range.len()])?)?;
+            add_all(&sum.slice(0, part.range.start, part.range.len(), 1)?, &gradient.reshape(&[part.range.len()])?)?;
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ pub fn train(
         let (start, step) = (Instant::now(), trainer.steps() + 1);
         let taken = (options.batch * options.accumulation) as u64;
         let samples = order.samples(data, (step - 1) * taken, options.batch * options.accumulation);
-        let batches = samples.chunks(options.batch * data.width()).map(new_batch).collect::<Result<Vec<_>>>()?;
+        let batches = Batch::of_step(&samples, options.batch * data.width(), options.pack);
         let rate = options.schedule.at(step, options.steps);
         let trained = trainer.step(&batches, rate)?;
         let (tokens, seconds) = (samples.iter().map(|sample| sample.tokens.len()).sum(), start.elapsed().as_secs_f64());

@@ -1,5 +1,6 @@
 //! Training against PEFT and PyTorch: see `tests/references/adapters/make.py`.
 
+mod groups;
 mod packed;
 
 use std::{
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
+    Batch, DataOptions, Dataset, Decay, Loss, Optimizer, Rewards, Sample, Schedule, Trained, Trainer, TrainerOptions, TrainingEvent, TrainingFolder,
     TrainingMemory, TrainingOptions, evaluate, optimizer::NUMBERS, train,
 };
 use crate::{

@@ -49,9 +49,9 @@ pub struct Trainer {
     states: Vec<Tensor>,
     /// Of the optimiser, of the step under way.
     numbers: Tensor,
-    /// What each token's loss counts.
+    /// What each token's loss counts, for each replica.
     factor: Tensor,
-    /// Of the dropout of the batch under way.
+    /// Of the dropout of the batches under way, for each replica.
     key: Tensor,
     loss: Tensor,
     norm: Tensor,
@@ -64,7 +64,7 @@ pub struct Trainer {
     steps: u64,
 }
 
-/// What is done with batches of a shape.
+/// What is done with batches of a shape. Its tensors have a row for the batch of each replica.
 struct Recorded {
     shape: Shape,
     tokens: Tensor,
@@ -73,12 +73,23 @@ struct Recorded {
     recording: Recording,
 }
 
-impl Packed {
-    fn write(&self, packing: &Packing) -> Result<()> {
-        packing.positions.write(&self.positions)?;
-        packing.places.write(&self.places)?;
-        packing.rows.write(&self.rows)
+impl Recorded {
+    /// Gives each replica its batch.
+    fn write(&self, batches: &[&Batch]) -> Result<()> {
+        let write = |to: &Tensor, of: &dyn Fn(&Batch) -> &[i32]| to.write(&batches.iter().flat_map(|batch| of(batch)).copied().collect::<Vec<_>>());
+        write(&self.tokens, &|batch| &batch.tokens)?;
+        write(&self.targets, &|batch| &batch.targets)?;
+        let Some(Packing { positions, places, rows }) = &self.packing else { return Ok(()) };
+        let write = |to: &Tensor, of: fn(&Packed) -> &[i32]| write(to, &|batch| batch.packed.as_ref().map_or(&[], of));
+        write(positions, |packed| &packed.positions)?;
+        write(places, |packed| &packed.places)?;
+        write(rows, |packed| &packed.rows)
     }
+}
+
+/// Adds to a sum what each replica has, in their order, which is that of their batches.
+pub(super) fn add_all(sum: &Tensor, own: &Tensor) -> Result<()> {
+    own.all_replicas()?.iter().try_for_each(|more| sum.add_(more))
 }
 
 /// What the dropout of a batch of a step follows from.
@@ -103,6 +114,9 @@ impl Trainer {
         }
         check_dropout(config.dropout)?;
         let executor = model.executor();
+        if executor.ranks() > 1 {
+            return Err(Error::unsupported("training of a model that several devices share: load it on replicas, Executor::replicated"));
+        }
         let parameters = Parameters::new(model, config, initial, seed)?;
         if parameters.config.dropout > 0.0 && !parameters.has_low_rank() {
             return Err(Error::invalid_argument("a dropout would have no effect: it is of what low-rank adapters read, and none is trained"));
@@ -112,7 +126,7 @@ impl Trainer {
         }
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
-        let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(1)?, zeros(1)?, zeros(1)?, zeros(3)?);
+        let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(executor.replicas())?, zeros(1)?, zeros(1)?, zeros(3)?);
         let (update, ()) = executor.record(|recorded| {
             let gradient = parameters.gradient.on(recorded)?;
             let length = gradient.sum_square(&[], false)?.sqrt()?;
@@ -126,7 +140,7 @@ impl Trainer {
             optimizer.step(&parameters.values.on(recorded)?, &parameters.parts, &clipped, &states, &numbers.on(recorded)?)?;
             gradient.fill_(0)
         })?;
-        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[1])?);
+        let (base, key) = (model.clone(), executor.zeros(DType::U32, &[executor.replicas(), 1])?);
         Ok(Self {
             base,
             parameters,
@@ -176,21 +190,34 @@ impl Trainer {
 
     /// A step over batches, which count as one: the loss is the mean over all their targets, or pairs.
     ///
+    /// [Replicas](Executor::replicated) compute a batch each at a time, and gradients are added in the order of the batches: so bits do not depend on the number
+    /// of replicas.
+    ///
     /// # Errors
-    /// Tokens outside the vocabulary; no target; a loss or gradient that is no number, or zero; out of memory; a failed device. What was trained is then lost.
+    /// Batches that replicas cannot share evenly, or of different shapes; tokens outside the vocabulary; no target; a loss or gradient that is no number, or
+    /// zero; out of memory; a failed device. What was trained is then lost.
     pub fn step(&mut self, batches: &[Batch], rate: f64) -> Result<Trained> {
         let step = self.steps + 1;
         let targets: usize = batches.iter().map(Batch::targets).sum();
         if targets == 0 {
             return Err(Error::invalid_argument(format!("step {step}: no token is to be predicted")));
         }
+        let (count, replicas) = (batches.len(), self.base.executor().replicas());
+        if !count.is_multiple_of(replicas) {
+            let fit: Vec<_> = (1..replicas).filter(|replicas| count.is_multiple_of(*replicas)).map(|replicas| replicas.to_string()).collect();
+            return Err(Error::invalid_argument(format!(
+                "{count} {} of a step cannot be shared by {replicas} devices: use {}, or a multiple of {replicas} batches (--grad-accumulation-steps)",
+                if count == 1 { "batch" } else { "batches" },
+                fit.join(" or ")
+            )));
+        }
         let terms: usize = batches.iter().map(|batch| self.terms(batch)).sum::<Result<_>>()?;
-        self.factor.write(&[1.0 / terms as f32])?;
         self.loss.write(&[0f32])?;
         self.rewards.write(&[0f32; 3])?;
-        for (number, batch) in batches.iter().enumerate() {
-            self.key.write(&[dropout_key(self.options.seed, step, number as u64)])?;
-            self.replay(batch, true)?;
+        for (round, batches) in batches.chunks(replicas).enumerate() {
+            let key = |replica| dropout_key(self.options.seed, step, (round * replicas + replica) as u64);
+            self.key.write(&(0..replicas).map(key).collect::<Vec<_>>())?;
+            self.replay(batches, 1.0 / terms as f32, true)?;
         }
         self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
         self.base.executor().replay(&self.update)?;
@@ -221,9 +248,8 @@ impl Trainer {
     /// Tokens outside the vocabulary, out of memory, or a failed device.
     pub fn loss(&mut self, batch: &Batch) -> Result<f64> {
         self.terms(batch)?;
-        self.factor.write(&[1f32])?;
         self.loss.write(&[0f32])?;
-        self.replay(batch, false)?;
+        self.replay(std::slice::from_ref(batch), 1.0, false)?;
         self.loss.item::<f32>().map(f64::from)
     }
 
@@ -260,9 +286,16 @@ impl Trainer {
         [("parameters".to_owned(), &self.parameters.values)].into_iter().chain(states)
     }
 
-    fn replay(&mut self, batch: &Batch, with_gradients: bool) -> Result<()> {
-        batch.check(&self.base)?;
-        let shape = batch.shape();
+    /// Computes a batch on each replica; of fewer batches the last again, which counts for nothing.
+    fn replay(&mut self, batches: &[Batch], factor: f32, with_gradients: bool) -> Result<()> {
+        let Some(last) = batches.last() else { return Err(Error::internal("replicas without a batch")) };
+        let shape = last.shape();
+        if batches.iter().any(|batch| batch.shape() != shape) {
+            return Err(Error::invalid_argument("batches that devices compute side by side have different shapes: make them by Batch::of_step"));
+        }
+        batches.iter().try_for_each(|batch| batch.check(&self.base))?;
+        let replicas = 0..self.base.executor().replicas();
+        self.factor.write(&replicas.clone().map(|replica| if replica < batches.len() { factor } else { 0.0 }).collect::<Vec<_>>())?;
         let known = if with_gradients { &mut self.gradients } else { &mut self.losses };
         let recorded = match known.iter().position(|recorded| recorded.shape == shape) {
             Some(place) => known.remove(place),
@@ -273,27 +306,28 @@ impl Trainer {
                 self.record(shape, with_gradients)?
             }
         };
-        recorded.tokens.write(&batch.tokens)?;
-        recorded.targets.write(&batch.targets)?;
-        if let (Some(packing), Some(packed)) = (&recorded.packing, &batch.packed) {
-            packed.write(packing)?;
-        }
+        recorded.write(&replicas.map(|replica| batches.get(replica).unwrap_or(last)).collect::<Vec<_>>())?;
         self.base.executor().replay(&recorded.recording)?;
         if with_gradients { &mut self.gradients } else { &mut self.losses }.push(recorded);
         Ok(())
     }
 
-    /// Adds a batch's loss to the loss, and its gradients to the gradient.
+    /// Adds batches' losses to the loss, and their gradients to the gradient.
     fn record(&self, shape: Shape, with_gradients: bool) -> Result<Recorded> {
         let Shape { texts, length, rows, is_packed } = shape;
         let executor = self.base.executor();
-        let zeros = |count: usize| executor.zeros(DType::I32, &[count]);
+        let zeros = |count: usize| executor.zeros(DType::I32, &[executor.replicas(), count]);
         let packing = || Ok::<_, Error>(Packing { positions: zeros(rows)?, places: zeros(rows)?, rows: zeros(texts * length)? });
-        let packing = is_packed.then(packing).transpose()?;
-        let (tokens, targets, layout) = (zeros(rows)?, zeros(rows)?, self.base.texts(texts, length, packing.clone())?);
+        let (tokens, targets, packing) = (zeros(rows)?, zeros(rows)?, is_packed.then(packing).transpose()?);
         let body = |recorded: &Executor| {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
-            let (tokens, targets, factor) = (tokens.on(recorded)?, targets.on(recorded)?, self.factor.on(recorded)?.reshape(&[])?);
+            let own = |tensor: &Tensor| tensor.on(recorded)?.own_replica();
+            let (tokens, targets, factor) = (own(&tokens)?, own(&targets)?, own(&self.factor)?);
+            let packing = match &packing {
+                Some(Packing { positions, places, rows }) => Some(Packing { positions: own(positions)?, places: own(places)?, rows: own(rows)? }),
+                None => None,
+            };
+            let layout = self.base.texts(texts, length, packing)?;
             let preferences = |losses: &Tensor, beta: f64| {
                 let reference = self.base.losses(&tokens, &targets, &layout)?;
                 Preferences::new(&layout.apart(losses)?, &layout.apart(&reference)?, texts, beta, &factor)
@@ -302,12 +336,12 @@ impl Trainer {
                 Loss::CrossEntropy => Err(Error::internal("a loss without pairs")),
                 Loss::Dpo { beta } => {
                     let found = preferences(losses, beta)?;
-                    self.rewards.on(recorded)?.add_(&found.rewards)?;
+                    add_all(&self.rewards.on(recorded)?, &found.rewards)?;
                     Ok((found.loss, layout.together(&found.slopes)?))
                 }
             };
             let rate = self.parameters.config.dropout;
-            let model = if with_gradients && rate > 0.0 { model.with_dropout(rate, &self.key.on(recorded)?)? } else { model };
+            let model = if with_gradients && rate > 0.0 { model.with_dropout(rate, &own(&self.key)?)? } else { model };
             let loss = match (with_gradients, self.options.loss) {
                 (true, loss) => {
                     let objective = if loss == Loss::CrossEntropy { Objective::Sum(&factor) } else { Objective::Of(&of_pairs) };
@@ -315,10 +349,10 @@ impl Trainer {
                     self.parameters.add_gradients(recorded, &gradients)?;
                     loss
                 }
-                (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach(),
+                (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach().mul(&factor)?,
                 (false, Loss::Dpo { beta }) => preferences(&model.losses(&tokens, &targets, &layout)?, beta)?.loss,
             };
-            self.loss.on(recorded)?.add_(&loss)
+            add_all(&self.loss.on(recorded)?, &loss)
         };
         let (recording, ()) = executor.record(body)?;
         Ok(Recorded { shape, tokens, targets, packing, recording })

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &FuseArgs) -> Result<()> {
     let files = args.base.files()?;
     let (config, adapter) = (Config::read(&files)?, Adapter::open(&args.adapter_path)?);
     let weights = args.base.weights(&files)?;
-    let executor = args.base.device.executor_for(weights.bytes())?;
+    let executor = args.base.device.executor_for(weights.bytes())?.replicated();
     let model = BaseArgs::load(&files, &executor, config, &weights)?;
     let progress = progress(weights.bytes());
     fuse(&files, &weights, &model, &adapter, &args.save_path, &mut |done, total| {

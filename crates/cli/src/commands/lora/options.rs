@@ -27,7 +27,7 @@ pub(crate) struct TrainArgs {
     /// Train on this many samples at once
     #[arg(long, default_value_t = 4)]
     pub(super) batch_size: usize,
-    /// Add up the gradients of this many batches for a step
+    /// Add up the gradients of this many batches for a step; several devices (--devices cuda:0,cuda:1) compute them side by side, with the bits of one
     #[arg(long, default_value_t = 1)]
     grad_accumulation_steps: usize,
     /// Train the last layers, so many of them; -1 for all

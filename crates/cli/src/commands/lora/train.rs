@@ -30,7 +30,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         }));
     }
     let weights = args.base.weights(&files)?;
-    let executor = args.base.device.executor_for(weights.bytes())?;
+    let executor = args.base.device.executor_for(weights.bytes())?.replicated();
     let profiler = args.profile.profiler(&executor)?;
     let model = BaseArgs::load(&files, &executor, config, &weights)?;
     let adapter = args.adapter(&model, initial.as_ref())?;
