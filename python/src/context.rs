@@ -11,7 +11,10 @@ use std::{
 };
 
 use elinvar::{DeviceKind, Operator, Recorder};
-use pyo3::{PyResult, Python, exceptions::PyTypeError};
+use pyo3::{
+    PyResult, Python,
+    exceptions::{PyRuntimeError, PyTypeError},
+};
 
 use crate::{
     cuda::Streams,
@@ -37,12 +40,6 @@ pub(crate) fn _leave_no_grad() {
     NO_GRAD.set(NO_GRAD.get().saturating_sub(1));
 }
 
-/// A recording in progress, of what one thread asks for.
-struct Recording {
-    thread: ThreadId,
-    recorder: Recorder,
-}
-
 /// An executor, as its tensors know it.
 pub(crate) struct Context {
     pub(crate) executor: elinvar::Executor,
@@ -54,8 +51,10 @@ pub(crate) struct Context {
     generation: u32,
     /// Tensors that require a gradient.
     leaves: Mutex<Vec<Weak<Leaf>>>,
+    /// Whether any thread records.
     is_recording: AtomicBool,
-    recording: Mutex<Option<Recording>>,
+    /// Of each thread that records what it asks for.
+    recorders: Mutex<Vec<(ThreadId, Recorder)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,8 +63,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Context {
     pub(crate) fn new(executor: elinvar::Executor, backend: String, streams: Option<Arc<Streams>>) -> Arc<Self> {
-        let (leaves, recording) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recording })
+        let (leaves, recorders) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recorders })
     }
 
     /// Whether it can be used in this process.
@@ -86,19 +85,26 @@ impl Context {
     /// # Errors
     /// It is being recorded already.
     pub(crate) fn start_recording(&self) -> PyResult<()> {
-        let mut recording = lock(&self.recording);
-        if recording.is_some() {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("the executor is being recorded already: end that recording first"));
+        let (thread, mut recorders) = (thread::current().id(), lock(&self.recorders));
+        if recorders.iter().any(|(recorded, _)| *recorded == thread) {
+            return Err(PyRuntimeError::new_err("this thread records the executor already: end that recording first"));
         }
-        *recording = Some(Recording { thread: thread::current().id(), recorder: Recorder::new(&self.executor) });
+        recorders.push((thread, Recorder::new(&self.executor)));
         self.is_recording.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends it.
-    pub(crate) fn end_recording(&self) -> Option<Recorder> {
-        self.is_recording.store(false, Ordering::Release);
-        lock(&self.recording).take().map(|recording| recording.recorder)
+    ///
+    /// # Errors
+    /// Another thread started it.
+    pub(crate) fn end_recording(&self) -> PyResult<Recorder> {
+        let (thread, mut recorders) = (thread::current().id(), lock(&self.recorders));
+        let index = recorders.iter().position(|(recorded, _)| *recorded == thread);
+        let index = index.ok_or_else(|| PyRuntimeError::new_err("another thread started this recording: end it there"))?;
+        let (_, recorder) = recorders.swap_remove(index);
+        self.is_recording.store(!recorders.is_empty(), Ordering::Release);
+        Ok(recorder)
     }
 
     /// The executor that records what this thread asks for, if it does.
@@ -106,8 +112,8 @@ impl Context {
         if !self.is_recording.load(Ordering::Acquire) {
             return None;
         }
-        let recording = lock(&self.recording);
-        recording.as_ref().filter(|recording| recording.thread == thread::current().id()).map(|recording| recording.recorder.executor().clone())
+        let thread = thread::current().id();
+        lock(&self.recorders).iter().find(|(recorded, _)| *recorded == thread).map(|(_, recorder)| recorder.executor().clone())
     }
 
     /// The executor to run the next operator.
