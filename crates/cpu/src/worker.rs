@@ -24,8 +24,8 @@ const QUEUE: usize = 32;
 const LOOKS: usize = 200;
 
 /// Bytes that a list touches, up to which the submitter runs it by itself, if nothing is ahead of it: that costs less than to wake the device's thread and
-/// to be woken. Kernels do not split so little work over threads.
-const SMALL: u64 = 16 << 10;
+/// to be woken. Kernels do not split so little work over threads. A product with a matrix of 64 by 64 is as small.
+const SMALL: u64 = 32 << 10;
 
 type Job = (Arc<CommandList>, Promise);
 

@@ -12,7 +12,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use elinvar::{BackendType, Completion, Executor, Operator, Result, Tensor, Turns, Workspace, kernels::registry};
+use elinvar::{
+    BackendType, Completion, Executor, Operator, Result, Tensor, Turns, Workspace,
+    kernels::{TensorInfo, registry},
+};
 use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
 
 use crate::{errors::raise, fork};
@@ -139,6 +142,12 @@ impl TorchOperator {
             self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
             executor.apply_into(self.operator.clone(), &taken, &writes.iter().collect::<Vec<_>>())
         })
+    }
+
+    /// Types and shapes of the results of a call's tensors.
+    fn results(&self, call: &Call) -> Result<Vec<TensorInfo>> {
+        let infos: Vec<_> = call.operands()?.into_iter().map(|operand| operand.map(|(dtype, layout)| TensorInfo { dtype, layout })).collect();
+        self.operator.infer(&infos)
     }
 
     /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
