@@ -190,7 +190,7 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     let host: &HostForm = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| host.run(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
-    result.map_err(|e| e.context(&source.key))
+    result.map_err(|e| e.context(&source.key.operator))
 }
 
 #[cfg(test)]

@@ -6,14 +6,13 @@ use pyo3::{
     exceptions::{PyNotImplementedError, PyTypeError},
     intern, pyclass, pymethods,
     sync::PyOnceLock,
-    types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyTuple, PyTupleMethods},
+    types::{IntoPyDict, PyAnyMethods, PyDict, PyDictMethods, PyList, PyTuple, PyTupleMethods},
 };
 
 use super::{
     TorchOperator,
     described::{self, Call},
 };
-use crate::errors::raise;
 
 /// Operators of different attributes that one function keeps. Where there are more, all begin again.
 const MOST: usize = 4096;
@@ -26,7 +25,6 @@ struct Torch {
     is_autocast_enabled: Py<PyAny>,
     /// Functions that give what is false where nothing is at work: modes, transformations, tracing.
     at_work: [Py<PyAny>; 4],
-    empty: Py<PyAny>,
     empty_like: Py<PyAny>,
     contiguous: Py<PyDict>,
 }
@@ -48,7 +46,6 @@ impl Torch {
                 is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
                 is_autocast_enabled: own.getattr("_is_any_autocast_enabled")?.unbind(),
                 at_work: [dispatch?, function?, transforms, tracing?],
-                empty: torch.getattr("empty")?.unbind(),
                 empty_like: torch.getattr("empty_like")?.unbind(),
                 contiguous: contiguous.unbind(),
             })
@@ -86,13 +83,22 @@ impl Torch {
         Ok(false)
     }
 
-    /// Memory for elements of a type, where a tensor is.
-    fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, info: &TensorInfo) -> PyResult<Bound<'py, PyAny>> {
+    /// Memory for results, where a tensor is. Options take as long to read as memory to find.
+    fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, results: &[TensorInfo]) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let py = tensor.py();
-        let options = PyDict::new(py);
-        options.set_item(intern!(py, "dtype"), described::torch_type(py, info.dtype)?)?;
-        options.set_item(intern!(py, "device"), tensor.getattr(intern!(py, "device"))?)?;
-        self.empty.bind(py).call((PyTuple::new(py, &info.shape()[..])?,), Some(&options))
+        let mut made: Vec<Bound<'py, PyAny>> = Vec::with_capacity(results.len());
+        for (index, info) in results.iter().enumerate() {
+            made.push(match results[..index].iter().position(|before| before == info) {
+                Some(before) => self.empty_like(&made[before], true)?,
+                None => {
+                    let (dtype, shape) = (described::torch_type(py, info.dtype)?, PyTuple::new(py, &info.shape()[..])?);
+                    let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
+                    let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
+                    tensor.call_method(intern!(py, "new_empty"), (shape,), options.as_ref())?
+                }
+            });
+        }
+        Ok(made)
     }
 
     /// Memory for elements like those of a tensor, row-major.
@@ -344,13 +350,13 @@ impl TorchFunction {
         if self.is_like_first {
             let output = torch.empty_like(&first, is_contiguous.first().copied().unwrap_or(false))?;
             call.add(&output)?;
-            operator.get().compute(py, call, 1)?;
+            operator.get().compute(py, &self.name, call, 1)?;
             return Ok(output);
         }
-        let results = operator.get().results(&call).map_err(raise)?;
-        let outputs = results.iter().map(|info| torch.empty(&first, info)).collect::<PyResult<Vec<_>>>()?;
+        let results = operator.get().results(&self.name, &call)?;
+        let outputs = torch.empty(&first, &results)?;
         call.add_all(outputs.iter().map(Some))?;
-        operator.get().compute(py, call, outputs.len())?;
+        operator.get().compute(py, &self.name, call, outputs.len())?;
         if self.beside > 0 { Ok(PyTuple::new(py, outputs)?.into_any()) } else { PyTuple::new(py, outputs)?.get_item(0) }
     }
 
@@ -371,7 +377,7 @@ impl TorchFunction {
             call.add(&made)?;
             into.push(made);
         }
-        operator.get().differentiate(attributes.py(), call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
+        operator.get().differentiate(attributes.py(), &self.name, call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
         Ok(into)
     }
 }
