@@ -4,13 +4,14 @@ use std::{
     cell::Cell,
     ptr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
+        mpsc::sync_channel,
     },
     thread::{self, ThreadId},
 };
 
-use elinvar::{DeviceKind, Operator, Recorder};
+use elinvar::{DType, DeviceKind, Operator, Recorder, Recording};
 use pyo3::{
     PyResult, Python,
     exceptions::{PyRuntimeError, PyTypeError},
@@ -21,6 +22,7 @@ use crate::{
     errors::raise,
     fork,
     tensor::{Leaf, Tensor},
+    work::{lock, receive},
 };
 
 thread_local! {
@@ -51,20 +53,19 @@ pub(crate) struct Context {
     generation: u32,
     /// Tensors that require a gradient.
     leaves: Mutex<Vec<Weak<Leaf>>>,
+    /// Writes a byte that nothing reads, after all that was asked before it.
+    mark: OnceLock<Recording>,
     /// Whether any thread records.
     is_recording: AtomicBool,
     /// Of each thread that records what it asks for.
     recorders: Mutex<Vec<(ThreadId, Recorder)>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Context {
     pub(crate) fn new(executor: elinvar::Executor, backend: String, streams: Option<Arc<Streams>>) -> Arc<Self> {
         let (leaves, recorders) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recorders })
+        let (generation, mark, is_recording) = (fork::generation(), OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Self { executor, backend, streams, generation, leaves, mark, is_recording, recorders })
     }
 
     /// Whether it can be used in this process.
@@ -73,6 +74,37 @@ impl Context {
     /// The process was forked since it was made.
     pub(crate) fn check(&self) -> PyResult<()> {
         fork::check(self.generation)
+    }
+
+    /// Waits until all that was asked of the device is done: what reads it after that waits no more. NVIDIA's driver waits for its GPUs by itself.
+    ///
+    /// # Errors
+    /// A signal came, or the process was forked.
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        self.check()?;
+        if self.streams.is_some() {
+            return Ok(());
+        }
+        let submit = || {
+            let mark = match self.mark.get() {
+                Some(mark) => mark,
+                None => {
+                    let (mark, _) = self.executor.record(|executor| executor.full(DType::U8, &[1], 0i64))?;
+                    self.mark.get_or_init(|| mark)
+                }
+            };
+            self.executor.replay(mark)
+        };
+        let done = py.detach(submit).map_err(raise)?;
+        if done.is_complete() {
+            return Ok(());
+        }
+        let (sender, receiver) = sync_channel(1);
+        // After a signal nothing receives it.
+        done.on_complete(move |_| {
+            let _ = sender.send(());
+        });
+        receive(py, &Mutex::new(Some(receiver))).map(drop)
     }
 
     /// The kind of the device whose memory other libraries may share; of a group none, since each of its devices has memory of its own.
