@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -219,6 +220,7 @@ def test_threads_share_an_executor(cpu):
         list(pool.map(work, range(4)))
 
 
+@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="this Python has no lock that could be held")
 def test_other_threads_run_while_work_does():
     # Of one thread, which leaves the other cores to those that watch.
     x = elinvar.Executor("cpu", threads=1).ones((768, 768))
