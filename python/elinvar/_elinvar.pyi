@@ -339,7 +339,7 @@ class TorchFunction:
         beside: int,
         casts: builtins.bool,
         make: Callable[..., TorchOperator],
-        results: Callable[..., list[Any]] | None,
+        is_like_first: builtins.bool,
         dispatched: Callable[..., Any],
         gradients: Callable[..., list[Any]],
     ) -> None: ...

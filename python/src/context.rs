@@ -4,20 +4,25 @@ use std::{
     cell::Cell,
     ptr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
+        mpsc::sync_channel,
     },
     thread::{self, ThreadId},
 };
 
-use elinvar::{DeviceKind, Operator, Recorder};
-use pyo3::{PyResult, Python, exceptions::PyTypeError};
+use elinvar::{DType, DeviceKind, Operator, Recorder, Recording};
+use pyo3::{
+    PyResult, Python,
+    exceptions::{PyRuntimeError, PyTypeError},
+};
 
 use crate::{
     cuda::Streams,
     errors::raise,
     fork,
     tensor::{Leaf, Tensor},
+    work::{lock, receive},
 };
 
 thread_local! {
@@ -37,12 +42,6 @@ pub(crate) fn _leave_no_grad() {
     NO_GRAD.set(NO_GRAD.get().saturating_sub(1));
 }
 
-/// A recording in progress, of what one thread asks for.
-struct Recording {
-    thread: ThreadId,
-    recorder: Recorder,
-}
-
 /// An executor, as its tensors know it.
 pub(crate) struct Context {
     pub(crate) executor: elinvar::Executor,
@@ -54,18 +53,19 @@ pub(crate) struct Context {
     generation: u32,
     /// Tensors that require a gradient.
     leaves: Mutex<Vec<Weak<Leaf>>>,
+    /// Writes a byte that nothing reads, after all that was asked before it.
+    mark: OnceLock<Recording>,
+    /// Whether any thread records.
     is_recording: AtomicBool,
-    recording: Mutex<Option<Recording>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Of each thread that records what it asks for.
+    recorders: Mutex<Vec<(ThreadId, Recorder)>>,
 }
 
 impl Context {
     pub(crate) fn new(executor: elinvar::Executor, backend: String, streams: Option<Arc<Streams>>) -> Arc<Self> {
-        let (leaves, recording) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { executor, backend, streams, generation: fork::generation(), leaves, is_recording: AtomicBool::new(false), recording })
+        let (leaves, recorders) = (Mutex::default(), Mutex::default());
+        let (generation, mark, is_recording) = (fork::generation(), OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Self { executor, backend, streams, generation, leaves, mark, is_recording, recorders })
     }
 
     /// Whether it can be used in this process.
@@ -74,6 +74,37 @@ impl Context {
     /// The process was forked since it was made.
     pub(crate) fn check(&self) -> PyResult<()> {
         fork::check(self.generation)
+    }
+
+    /// Waits until all that was asked of the device is done: what reads it after that waits no more. NVIDIA's driver waits for its GPUs by itself.
+    ///
+    /// # Errors
+    /// A signal came, or the process was forked.
+    pub(crate) fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        self.check()?;
+        if self.streams.is_some() {
+            return Ok(());
+        }
+        let submit = || {
+            let mark = match self.mark.get() {
+                Some(mark) => mark,
+                None => {
+                    let (mark, _) = self.executor.record(|executor| executor.full(DType::U8, &[1], 0i64))?;
+                    self.mark.get_or_init(|| mark)
+                }
+            };
+            self.executor.replay(mark)
+        };
+        let done = py.detach(submit).map_err(raise)?;
+        if done.is_complete() {
+            return Ok(());
+        }
+        let (sender, receiver) = sync_channel(1);
+        // After a signal nothing receives it.
+        done.on_complete(move |_| {
+            let _ = sender.send(());
+        });
+        receive(py, &Mutex::new(Some(receiver))).map(drop)
     }
 
     /// The kind of the device whose memory other libraries may share; of a group none, since each of its devices has memory of its own.
@@ -86,19 +117,26 @@ impl Context {
     /// # Errors
     /// It is being recorded already.
     pub(crate) fn start_recording(&self) -> PyResult<()> {
-        let mut recording = lock(&self.recording);
-        if recording.is_some() {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("the executor is being recorded already: end that recording first"));
+        let (thread, mut recorders) = (thread::current().id(), lock(&self.recorders));
+        if recorders.iter().any(|(recorded, _)| *recorded == thread) {
+            return Err(PyRuntimeError::new_err("this thread records the executor already: end that recording first"));
         }
-        *recording = Some(Recording { thread: thread::current().id(), recorder: Recorder::new(&self.executor) });
+        recorders.push((thread, Recorder::new(&self.executor)));
         self.is_recording.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends it.
-    pub(crate) fn end_recording(&self) -> Option<Recorder> {
-        self.is_recording.store(false, Ordering::Release);
-        lock(&self.recording).take().map(|recording| recording.recorder)
+    ///
+    /// # Errors
+    /// Another thread started it.
+    pub(crate) fn end_recording(&self) -> PyResult<Recorder> {
+        let (thread, mut recorders) = (thread::current().id(), lock(&self.recorders));
+        let index = recorders.iter().position(|(recorded, _)| *recorded == thread);
+        let index = index.ok_or_else(|| PyRuntimeError::new_err("another thread started this recording: end it there"))?;
+        let (_, recorder) = recorders.swap_remove(index);
+        self.is_recording.store(!recorders.is_empty(), Ordering::Release);
+        Ok(recorder)
     }
 
     /// The executor that records what this thread asks for, if it does.
@@ -106,8 +144,8 @@ impl Context {
         if !self.is_recording.load(Ordering::Acquire) {
             return None;
         }
-        let recording = lock(&self.recording);
-        recording.as_ref().filter(|recording| recording.thread == thread::current().id()).map(|recording| recording.recorder.executor().clone())
+        let thread = thread::current().id();
+        lock(&self.recorders).iter().find(|(recorded, _)| *recorded == thread).map(|(_, recorder)| recorder.executor().clone())
     }
 
     /// The executor to run the next operator.

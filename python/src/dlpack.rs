@@ -188,6 +188,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: &Tensor, wish: Wish) -> PyRes
     let (address, is_read_only) = if is_empty {
         (0, false)
     } else if here.0 == CPU {
+        context.wait(py)?;
         py.detach(|| host::address(&lent)).map_err(raise)?
     } else {
         cuda::address(context, &lent, wish.stream)?

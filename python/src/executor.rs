@@ -129,7 +129,7 @@ impl Executor {
 
     /// Waits until all that was asked of the device is done, and reports what failed.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.check()?;
+        self.0.wait(py)?;
         let executor = self.0.executor.clone();
         py.detach(|| executor.empty(Element::U8, &[1], Storage::Automatic).and_then(|mark| mark.to_bytes())).map(drop).map_err(raise)
     }

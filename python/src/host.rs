@@ -288,6 +288,7 @@ pub(crate) fn numpy<'py>(py: Python<'py>, tensor: &Tensor, copy: Option<bool>) -
     let is_here = tensor.context.kind() == Some(DeviceKind::Cpu) && tensor.tensor().shape().elements() > 0;
     let whole = if is_here && copy != Some(true) {
         let source = tensor.tensor().clone();
+        tensor.context.wait(py)?;
         let (address, is_read_only) = py.detach(|| address(&source)).map_err(raise)?;
         tensor.share();
         let strides = source.layout().strides().iter().map(|stride| stride * dtype.size() as isize).collect();

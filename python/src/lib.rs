@@ -21,6 +21,7 @@ mod promote;
 mod recording;
 mod tensor;
 mod torch;
+mod work;
 
 /// What the Python package is made of.
 #[pyo3::pymodule(gil_used = false)]

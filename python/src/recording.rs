@@ -36,10 +36,8 @@ impl Recorded {
 
     #[pyo3(signature = (kind, _error, _traceback))]
     fn __exit__(&self, py: Python<'_>, kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _traceback: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let recorder = self.context.end_recording();
-        if kind.is_none()
-            && let Some(recorder) = recorder
-        {
+        let recorder = self.context.end_recording()?;
+        if kind.is_none() {
             let recording = py.detach(|| recorder.finish()).map_err(raise)?;
             // A block is entered once.
             let _ = self.recording.set(recording);

@@ -7,6 +7,7 @@ import signal
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -118,12 +119,17 @@ def test_an_event_loop_goes_on_while_streams_are_awaited(model):
         return await asyncio.gather(say("ROMEO:"), say("KING"))
 
     async def cut():
+        # The only thread is taken, so that no piece comes before the task is cancelled.
+        taken, pool = threading.Event(), ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(pool)
+        pool.submit(taken.wait)
         stream = model.stream("ROMEO:", max_tokens=400)
         task = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        taken.set()
         assert stream.result is None or stream.result.finish == "cancelled"
         return [piece async for piece in stream]
 

@@ -4,8 +4,10 @@ import asyncio
 import gc
 import mmap
 import os
+import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -218,8 +220,10 @@ def test_threads_share_an_executor(cpu):
         list(pool.map(work, range(4)))
 
 
-def test_other_threads_run_while_work_does(cpu):
-    x = cpu.ones((768, 768))
+@pytest.mark.skipif(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="this Python has no lock that could be held")
+def test_other_threads_run_while_work_does():
+    # Of one thread, which leaves the other cores to those that watch.
+    x = elinvar.Executor("cpu", threads=1).ones((768, 768))
     seen = []
     done = threading.Event()
 
@@ -237,6 +241,33 @@ def test_other_threads_run_while_work_does(cpu):
     done.set()
     thread.join()
     assert len(seen) > 3
+
+
+class Rang(Exception):
+    pass
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that send signals")
+@pytest.mark.parametrize("wait", ["numpy", "tolist", "wait", "__dlpack__", "synchronize"])
+def test_a_signal_ends_a_wait_and_the_work_goes_on(wait):
+    executor = elinvar.Executor("cpu", threads=1)
+    x = executor.full((512, 512), 1 / 512)
+
+    def ring(*_):
+        raise Rang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        y = x
+        for _ in range(30):
+            y = y @ x
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(Rang):
+            getattr(executor if wait == "synchronize" else y, wait)()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    np.testing.assert_allclose(y.numpy(), np.full((512, 512), 1 / 512), rtol=1e-4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -1,14 +1,13 @@
 """Kernels of compiled Metal libraries: checked, and launched on tensors."""
 
 import struct
-import sys
 from pathlib import Path
 
 import elinvar
 import numpy as np
 import pytest
 
-simulated = pytest.mark.skipif(sys.platform != "linux", reason="the simulator runs on Linux")
+simulated = pytest.mark.simulated
 BITCODE = Path(__file__).parents[2] / "crates/metallib/tests/library/scale.bc"
 
 

@@ -1,7 +1,6 @@
 """Programs, fused functions and Metal kernels on tensors."""
 
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import elinvar
 
 SAXPY = (Path(__file__).parents[2] / "examples/saxpy.atlas").read_text()
 
-simulated = pytest.mark.skipif(sys.platform != "linux", reason="the simulator runs on Linux")
+simulated = pytest.mark.simulated
 
 
 @pytest.fixture(scope="module")

@@ -206,3 +206,17 @@ def test_vmap_is_a_loop(name):
     for index in range(3):
         one, whole = call(first.select(1, index), *args[1:]), result_of(found)[index]
         torch.testing.assert_close(whole, result_of(one), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_errors_name_the_function_that_was_called(device):
+    x, rows = make(device, 4, 8), make(device, 3, 8)
+    outside = torch.tensor([0, 7], device=device)
+    for call, message in [
+        (lambda: F.linear(x, make(device, 3, 5)), r"^linear: matmul: a has shape \[4, 8\], b has shape \[3, 5\]"),
+        (lambda: F.rms_norm(x, make(device, 3)), r"^rms_norm: weight has shape \[3\]"),
+        (lambda: F.sum(x, 5), "^sum: reduce_sum: x has shape"),
+        (lambda: (F.embedding(outside, rows), elinvar.torch.synchronize()), "embedding: gather: .*index"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()

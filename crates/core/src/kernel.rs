@@ -44,7 +44,7 @@ impl KernelSource {
             (None, Some(native)) => native.rejected(word),
             (None, None) => None,
         };
-        error.map(|error| error.context(&self.key))
+        error.map(|error| error.context(&self.key.operator))
     }
 }
 

@@ -24,8 +24,8 @@ const QUEUE: usize = 32;
 const LOOKS: usize = 200;
 
 /// Bytes that a list touches, up to which the submitter runs it by itself, if nothing is ahead of it: that costs less than to wake the device's thread and
-/// to be woken. Kernels do not split so little work over threads.
-const SMALL: u64 = 16 << 10;
+/// to be woken. Kernels do not split so little work over threads. A product with a matrix of 64 by 64 is as small.
+const SMALL: u64 = 32 << 10;
 
 type Job = (Arc<CommandList>, Promise);
 
@@ -190,7 +190,7 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
     let host: &HostForm = dispatch.pipeline.state().ok_or_else(|| Error::invalid_launch("the kernel was prepared by another device"))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| host.run(&mut arguments)));
     let result = outcome.unwrap_or_else(|_| Err(Error::device_lost("the kernel panicked: this is a defect in Elinvar, please report it")));
-    result.map_err(|e| e.context(&source.key))
+    result.map_err(|e| e.context(&source.key.operator))
 }
 
 #[cfg(test)]

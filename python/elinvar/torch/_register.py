@@ -76,11 +76,12 @@ class Operator:
         self.call: Callable[..., Tensor] = getattr(torch.ops.elinvar, name).default
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
         operands = [(name, name in trained.split(), name in saves.split()) for name in self.tensors]
-        empty = None if output is like and not beside else lambda *args: self._results(torch.empty, args[0].device, *args)
-        self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, empty, self.call, self.gradient)
+        is_like_first = output is like and not beside
+        self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, is_like_first, self.call, self.gradient)
         forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
         on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
-        self.native.track(on_tape.apply)
+        # Without what `Function.apply` looks for first: a Python setup of the context, and tensors of transformations.
+        self.native.track(super(torch.autograd.Function, on_tape).apply)
         # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
         self.now: Callable[..., Tensor] = self.native.now
         self._register(casts)
@@ -101,15 +102,11 @@ class Operator:
 
     # Results.
 
-    def _results(self, empty: Callable[..., Tensor], device: torch.device, *args: Any) -> list[Tensor]:
-        shape, dtype = self.output(*args)
-        y = empty(shape, dtype=dtype, device=device)
-        return [y, *(empty(shape, dtype=torch.float32, device=device) for _ in range(self.beside))]
-
     def fake(self, *args: Any) -> Any:
         """Results without elements."""
-        found = self._results(args[0].new_empty, args[0].device, *args)
-        return tuple(found) if self.beside else found[0]
+        shape, dtype = self.output(*args)
+        y = args[0].new_empty(shape, dtype=dtype)
+        return (y, *(args[0].new_empty(shape, dtype=torch.float32) for _ in range(self.beside))) if self.beside else y
 
     def fake_gradient(self, *args: Any) -> list[Tensor]:
         """Gradients without elements."""

@@ -133,7 +133,7 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
 
 def sum(x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False) -> Tensor:
     """The sum along axes, or of all elements, in the library's order: the same bits on every device."""
-    axes = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     return (SUM.call if is_compiling() else SUM.now)(x, axes, keepdim)
 
 

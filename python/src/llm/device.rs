@@ -5,8 +5,7 @@ use std::{ffi::CString, num::NonZeroUsize};
 use elinvar::{BackendType, Error, Precision, Result};
 use pyo3::{Bound, PyAny, PyErr, PyResult, Python, exceptions::PyUserWarning, types::PyAnyMethods};
 
-use super::work::wait_for;
-use crate::{errors::raise, executor::Executor};
+use crate::{errors::raise, executor::Executor, work::wait_for};
 
 /// Where and how to compute.
 pub(super) enum Place {

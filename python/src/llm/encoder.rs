@@ -12,8 +12,8 @@ use std::{
 use elinvar_llm::{EmbeddingOptions, Encoder, ModelFiles, Weights};
 use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pymethods, types::PyByteArray};
 
-use super::{device::Place, tokenizer::NativeTokenizer, work::wait_for};
-use crate::{errors::raise, fork};
+use super::{device::Place, tokenizer::NativeTokenizer};
+use crate::{errors::raise, fork, work::wait_for};
 
 /// An encoder.
 #[pyclass(frozen, module = "elinvar._elinvar")]

@@ -6,7 +6,6 @@ mod model;
 mod stream;
 mod tokenizer;
 mod training;
-mod work;
 
 pub(crate) use encoder::NativeEncoder;
 pub(crate) use model::NativeModel;

@@ -12,13 +12,12 @@ use elinvar_llm::{
 };
 use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pymethods, types::PyByteArray};
 
-use super::{
-    device::Place,
-    stream::NativeStream,
-    tokenizer::NativeTokenizer,
+use super::{device::Place, stream::NativeStream, tokenizer::NativeTokenizer};
+use crate::{
+    errors::raise,
+    fork,
     work::{lock, wait_for},
 };
-use crate::{errors::raise, fork};
 
 /// What the threads of a model share.
 pub(super) struct Shared {

@@ -13,11 +13,11 @@ use elinvar::Result;
 use elinvar_llm::{Event, Finish, Generated, GenerationOptions};
 use pyo3::{PyResult, Python, pyclass, pymethods};
 
-use super::{
-    model::Shared,
+use super::model::Shared;
+use crate::{
+    errors::raise,
     work::{lock, receive, start},
 };
-use crate::errors::raise;
 
 /// What comes of a generation.
 enum Message {

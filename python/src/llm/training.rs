@@ -15,11 +15,11 @@ use elinvar_llm::{
 };
 use pyo3::{Bound, FromPyObject, IntoPyObject, PyAny, PyResult, Python, pyfunction, types::PyAnyMethods};
 
-use super::{
-    model::{NativeModel, Shared},
+use super::model::{NativeModel, Shared};
+use crate::{
+    errors::{InternalError, raise},
     work::{receive, start},
 };
-use crate::errors::{InternalError, raise};
 
 /// The options of `elinvar lora train`.
 #[derive(FromPyObject)]

@@ -128,7 +128,7 @@ impl Tensor {
 
     /// Its elements in row-major order.
     pub(crate) fn bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        self.context.check()?;
+        self.context.wait(py)?;
         let tensor = self.tensor();
         py.detach(|| tensor.to_bytes()).map_err(raise)
     }
@@ -303,7 +303,7 @@ impl Tensor {
 
     /// Waits until its elements are computed, and reports what failed.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        self.context.check()?;
+        self.context.wait(py)?;
         let tensor = self.tensor();
         py.detach(|| settle(tensor)).map_err(raise)
     }

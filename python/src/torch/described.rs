@@ -105,10 +105,10 @@ fn attributes<R>(tensor: &Bound<'_, PyAny>, see: impl FnOnce(Described<'_>) -> R
     Ok(see(Described { ordinal, address, dtype, shape: &shape, strides: &strides }))
 }
 
-/// PyTorch's types by the address of their only object.
-fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
+/// PyTorch's types, those that it has.
+fn types(py: Python<'_>) -> PyResult<&'static [(Py<PyAny>, DType)]> {
     static TYPES: PyOnceLock<Vec<(Py<PyAny>, DType)>> = PyOnceLock::new();
-    let types = TYPES.get_or_try_init(py, || {
+    let found = TYPES.get_or_try_init(py, || {
         let torch = py.import("torch")?;
         let name = |dtype: DType| match dtype {
             DType::F32 => "float32",
@@ -127,9 +127,20 @@ fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
         };
         let all = DType::ALL.iter().filter_map(|&dtype| torch.getattr(name(dtype)).ok().map(|object| Ok((object.unbind(), dtype))));
         all.collect::<PyResult<Vec<_>>>()
-    })?;
-    let found = types.iter().find(|(object, _)| object.is(dtype)).map(|(_, dtype)| *dtype);
+    });
+    found.map(Vec::as_slice)
+}
+
+/// The type of this object of PyTorch's, which is the only one for it.
+fn dtype_of(py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
+    let found = types(py)?.iter().find(|(object, _)| object.is(dtype)).map(|(_, dtype)| *dtype);
     found.ok_or_else(|| raise(Error::invalid_argument(format!("a tensor of {dtype}: cast it to float32, float16 or bfloat16 first"))))
+}
+
+/// PyTorch's object for a type.
+pub(super) fn torch_type(py: Python<'_>, dtype: DType) -> PyResult<&Bound<'_, PyAny>> {
+    let found = types(py)?.iter().find(|(_, known)| *known == dtype).map(|(object, _)| object.bind(py));
+    found.ok_or_else(|| raise(Error::unsupported(format!("this PyTorch has no {dtype}"))))
 }
 
 /// A call's tensors.

@@ -1,14 +1,18 @@
 //! What Python calls for an operator: past PyTorch's dispatcher where nothing in that has a say.
 
+use elinvar::kernels::TensorInfo;
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyResult, Python,
     exceptions::{PyNotImplementedError, PyTypeError},
     intern, pyclass, pymethods,
     sync::PyOnceLock,
-    types::{PyAnyMethods, PyDict, PyDictMethods, PyList, PyTuple, PyTupleMethods},
+    types::{IntoPyDict, PyAnyMethods, PyDict, PyDictMethods, PyList, PyTuple, PyTupleMethods},
 };
 
-use super::{TorchOperator, described::Call};
+use super::{
+    TorchOperator,
+    described::{self, Call},
+};
 
 /// Operators of different attributes that one function keeps. Where there are more, all begin again.
 const MOST: usize = 4096;
@@ -79,6 +83,24 @@ impl Torch {
         Ok(false)
     }
 
+    /// Memory for results, where a tensor is. Options take as long to read as memory to find.
+    fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, results: &[TensorInfo]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let py = tensor.py();
+        let mut made: Vec<Bound<'py, PyAny>> = Vec::with_capacity(results.len());
+        for (index, info) in results.iter().enumerate() {
+            made.push(match results[..index].iter().position(|before| before == info) {
+                Some(before) => self.empty_like(&made[before], true)?,
+                None => {
+                    let (dtype, shape) = (described::torch_type(py, info.dtype)?, PyTuple::new(py, &info.shape()[..])?);
+                    let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
+                    let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
+                    tensor.call_method(intern!(py, "new_empty"), (shape,), options.as_ref())?
+                }
+            });
+        }
+        Ok(made)
+    }
+
     /// Memory for elements like those of a tensor, row-major.
     fn empty_like<'py>(&self, tensor: &Bound<'py, PyAny>, is_contiguous: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = tensor.py();
@@ -109,8 +131,8 @@ pub(crate) struct TorchFunction {
     casts: bool,
     /// Gives the operator of the attributes' values.
     make: Py<PyAny>,
-    /// Gives tensors for the results of all arguments; None where the only one is as the first tensor.
-    results: Option<Py<PyAny>>,
+    /// Whether the only result is of the first tensor's shape and type.
+    is_like_first: bool,
     /// PyTorch's operators through its dispatcher: this, and its gradients.
     dispatched: Py<PyAny>,
     gradients: Py<PyAny>,
@@ -132,13 +154,13 @@ impl TorchFunction {
         beside: usize,
         casts: bool,
         make: Py<PyAny>,
-        results: Option<Py<PyAny>>,
+        is_like_first: bool,
         dispatched: Py<PyAny>,
         gradients: Py<PyAny>,
     ) -> Self {
         let tensors = tensors.into_iter().map(|(name, is_trained, is_saved)| Operand { name, is_trained, is_saved }).collect();
         let (tracked, made) = (PyOnceLock::new(), PyDict::new(py).unbind());
-        Self { name, tensors, saves_result, beside, casts, make, results, dispatched, gradients, tracked, made }
+        Self { name, tensors, saves_result, beside, casts, make, is_like_first, dispatched, gradients, tracked, made }
     }
 
     /// Sets what computes on PyTorch's tape, which its dispatcher would do in several times the time.
@@ -151,12 +173,12 @@ impl TorchFunction {
     fn now<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let torch = Torch::of(py)?;
         let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
-        // What cannot be described is the dispatcher's to reject, or to take where there are no elements.
-        let described = if self.is_plain(torch, py, &tensors)? { described(&tensors).ok() } else { None };
-        match (described, self.tracked.get(py)) {
-            (Some(_), Some(tracked)) if torch.is_tracked(py, &tensors)? => tracked.bind(py).call1(arguments),
-            (Some((call, is_contiguous)), _) => self.compute(torch, arguments, call, &is_contiguous),
-            (None, _) => self.dispatched.bind(py).call1(arguments),
+        if !self.is_plain(torch, py, &tensors)? {
+            return self.dispatched.bind(py).call1(arguments);
+        }
+        match self.tracked.get(py) {
+            Some(tracked) if torch.is_tracked(py, &tensors)? => tracked.bind(py).call1(arguments),
+            _ => self.found(torch, arguments, &tensors),
         }
     }
 
@@ -182,7 +204,8 @@ impl TorchFunction {
     /// The results, and what the tape is to keep for [`TorchFunction::backward`].
     #[pyo3(signature = (ctx, *arguments))]
     fn forward<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let found = self.run(py, arguments)?;
+        let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
+        let found = self.found(Torch::of(py)?, arguments, &tensors)?;
         self.save(py, ctx, arguments, &found)?;
         Ok(found)
     }
@@ -192,15 +215,15 @@ impl TorchFunction {
         let results = if self.beside > 0 { output.cast::<PyTuple>()?.clone() } else { PyTuple::new(py, [output])? };
         if self.beside > 0 {
             ctx.call_method1(intern!(py, "mark_non_differentiable"), results.get_slice(1, results.len()))?;
+            ctx.call_method1(intern!(py, "set_materialize_grads"), (false,))?;
         }
-        ctx.call_method1(intern!(py, "set_materialize_grads"), (false,))?;
         let none = py.None().into_bound(py);
         let (mut saved, mut kinds) = (Vec::with_capacity(self.tensors.len() + 2), Vec::with_capacity(self.tensors.len()));
-        for (tensor, operand) in inputs.iter().zip(&self.tensors) {
-            let is_described = !operand.is_saved && !tensor.is_none();
-            kinds.push(match is_described {
-                true => (tensor.getattr(intern!(py, "shape"))?, tensor.getattr(intern!(py, "dtype"))?).into_pyobject(py)?.into_any(),
-                false => none.clone(),
+        for (index, (tensor, operand)) in inputs.iter().zip(&self.tensors).enumerate() {
+            let is_known = operand.is_saved || tensor.is_none() || self.is_like_result(index);
+            kinds.push(match is_known {
+                true => none.clone(),
+                false => (tensor.getattr(intern!(py, "shape"))?, tensor.getattr(intern!(py, "dtype"))?).into_pyobject(py)?.into_any(),
             });
             saved.push(if operand.is_saved { tensor } else { none.clone() });
         }
@@ -229,9 +252,13 @@ impl TorchFunction {
             return Err(PyNotImplementedError::new_err(message));
         }
         let mut tensors = Vec::with_capacity(count + 2 + self.beside);
-        for (tensor, kind) in saved.iter().zip(kinds.iter()) {
+        for (index, (tensor, kind)) in saved.iter().zip(kinds.iter()).enumerate() {
             // What is not read is described by a tensor of the same type and shape.
-            tensors.push(if kind.is_none() { tensor } else { like(&kind, &y, &dy)? });
+            tensors.push(match kind.is_none() {
+                true if self.is_like_result(index) => dy.clone(),
+                true => tensor,
+                false => like(&kind, &y, &dy)?,
+            });
         }
         tensors.push(if y.is_none() { dy.clone() } else { y });
         tensors.extend(saved.get_slice(count, saved.len() - 1).iter());
@@ -278,6 +305,19 @@ fn described<'a, 'py: 'a>(tensors: impl IntoIterator<Item = &'a Bound<'py, PyAny
 }
 
 impl TorchFunction {
+    /// Whether this tensor is not saved, and as the result is.
+    fn is_like_result(&self, index: usize) -> bool {
+        index == 0 && self.is_like_first && self.tensors.first().is_some_and(|first| !first.is_saved)
+    }
+
+    /// The results of ordinary tensors. What cannot be described is the dispatcher's to reject, or to take where there are no elements.
+    fn found<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, tensors: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+        match described(tensors) {
+            Ok((call, is_contiguous)) => self.compute(torch, arguments, call, &is_contiguous),
+            Err(_) => self.dispatched.bind(arguments.py()).call1(arguments),
+        }
+    }
+
     /// Whether all tensors are ordinary ones, and nothing but the operator has a say.
     fn is_plain<'a, 'py: 'a>(&self, torch: &Torch, py: Python<'py>, tensors: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> PyResult<bool> {
         let is_plain = tensors.into_iter().all(|tensor| tensor.is_none() || torch.is_plain(tensor));
@@ -306,15 +346,17 @@ impl TorchFunction {
     fn compute<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, mut call: Call, is_contiguous: &[bool]) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
         let operator = self.operator(&arguments.get_slice(self.tensors.len(), arguments.len()))?;
-        let Some(results) = &self.results else {
-            let output = torch.empty_like(&arguments.get_item(0)?, is_contiguous.first().copied().unwrap_or(false))?;
+        let first = arguments.get_item(0)?;
+        if self.is_like_first {
+            let output = torch.empty_like(&first, is_contiguous.first().copied().unwrap_or(false))?;
             call.add(&output)?;
-            operator.get().compute(py, call, 1)?;
+            operator.get().compute(py, &self.name, call, 1)?;
             return Ok(output);
-        };
-        let outputs: Vec<Bound<'py, PyAny>> = results.bind(py).call1(arguments)?.extract()?;
+        }
+        let results = operator.get().results(&self.name, &call)?;
+        let outputs = torch.empty(&first, &results)?;
         call.add_all(outputs.iter().map(Some))?;
-        operator.get().compute(py, call, outputs.len())?;
+        operator.get().compute(py, &self.name, call, outputs.len())?;
         if self.beside > 0 { Ok(PyTuple::new(py, outputs)?.into_any()) } else { PyTuple::new(py, outputs)?.get_item(0) }
     }
 
@@ -335,7 +377,7 @@ impl TorchFunction {
             call.add(&made)?;
             into.push(made);
         }
-        operator.get().differentiate(attributes.py(), call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
+        operator.get().differentiate(attributes.py(), &self.name, call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
         Ok(into)
     }
 }

@@ -12,7 +12,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use elinvar::{BackendType, Completion, Executor, Operator, Result, Tensor, Turns, Workspace, kernels::registry};
+use elinvar::{
+    BackendType, Completion, DType, Error, Executor, Layout, Operator, Result, Tensor, Turns, Workspace,
+    kernels::{TensorInfo, registry},
+};
 use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
 
 use crate::{errors::raise, fork};
@@ -106,6 +109,7 @@ fn on_stream(_: usize, _: usize) -> Result<Executor> {
 /// what it writes.
 fn perform(
     py: Python<'_>,
+    called: &str,
     mut call: Call,
     written: usize,
     (calls, may_reject): (&Calls, bool),
@@ -118,7 +122,13 @@ fn perform(
     };
     call.mark([call.count(), written, fork::generation() as usize, ordinal, stream].into_iter().flat_map(usize::to_ne_bytes));
     let short = calls.make_short(place, &call, may_reject);
-    short.unwrap_or_else(|| py.detach(|| calls.make(place, &call, written, may_reject, body))).map_err(raise)
+    let done = short.unwrap_or_else(|| py.detach(|| calls.make(place, &call, written, may_reject, body)));
+    done.map_err(|error| raise(under(called, error)))
+}
+
+/// An error under the name that PyTorch's user knows the operator by.
+fn under(called: &str, error: Error) -> Error {
+    if error.to_string().starts_with(&format!("{called}: ")) { error } else { error.context(called) }
 }
 
 /// An operator with its attributes, for tensors of PyTorch's.
@@ -132,8 +142,8 @@ pub(crate) struct TorchOperator {
 
 impl TorchOperator {
     /// Writes the results of the operator to the call's last tensors, so many.
-    fn compute(&self, py: Python<'_>, call: Call, written: usize) -> PyResult<()> {
-        perform(py, call, written, (&self.calls, self.may_reject), |executor, reads, writes| {
+    fn compute(&self, py: Python<'_>, called: &str, call: Call, written: usize) -> PyResult<()> {
+        perform(py, called, call, written, (&self.calls, self.may_reject), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             // Its error has no place in a recording, for there is but one operator.
             self.operator.infer(&taken.iter().map(|tensor| tensor.map(Tensor::info)).collect::<Vec<_>>())?;
@@ -141,10 +151,25 @@ impl TorchOperator {
         })
     }
 
+    /// Types and shapes of the results of a call's tensors.
+    fn results(&self, called: &str, call: &Call) -> PyResult<Vec<TensorInfo>> {
+        let info = |operand: Option<(DType, Layout)>| operand.map(|(dtype, layout)| TensorInfo { dtype, layout });
+        let results = call.operands().and_then(|operands| self.operator.infer(&operands.into_iter().map(info).collect::<Vec<_>>()));
+        results.map_err(|error| raise(under(called, error)))
+    }
+
     /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
-    fn differentiate(&self, py: Python<'_>, mut call: Call, (inputs, outputs): (usize, usize), written: usize, wanted: &[bool]) -> PyResult<()> {
+    fn differentiate(
+        &self,
+        py: Python<'_>,
+        called: &str,
+        mut call: Call,
+        (inputs, outputs): (usize, usize),
+        written: usize,
+        wanted: &[bool],
+    ) -> PyResult<()> {
         call.mark(wanted.iter().map(|wanted| u8::from(*wanted)));
-        perform(py, call, written, (&self.gradients, false), |executor, reads, writes| {
+        perform(py, called, call, written, (&self.gradients, false), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             let (results, into): (Vec<_>, Vec<_>) = (reads[inputs..inputs + outputs].iter().flatten().collect(), writes.iter().collect());
             executor.gradient(&*self.operator, &taken[..inputs], &results, &taken[inputs + outputs..], wanted, &into).map(drop)
@@ -159,7 +184,7 @@ impl TorchOperator {
     fn apply(&self, py: Python<'_>, inputs: Vec<Option<Bound<'_, PyAny>>>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let mut call = Call::default();
         call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
-        self.compute(py, call, outputs.len())
+        self.compute(py, self.operator.name(), call, outputs.len())
     }
 
     /// Writes the gradients of the wanted inputs to `into`, in their order, from the operator's inputs and outputs and the gradients of those.
@@ -175,7 +200,7 @@ impl TorchOperator {
         let mut call = Call::default();
         let read = inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)).chain(upstream.iter().map(Option::as_ref));
         call.add_all(read.chain(into.iter().map(Some)))?;
-        self.differentiate(py, call, (inputs.len(), outputs.len()), into.len(), &wanted)
+        self.differentiate(py, self.operator.name(), call, (inputs.len(), outputs.len()), into.len(), &wanted)
     }
 
     fn __repr__(&self) -> String {

@@ -47,7 +47,9 @@ impl TorchRegion {
         }
         let mut call = Call::default();
         call.add_all(inputs.iter().map(Option::as_ref).chain(outputs.iter().map(Some)))?;
-        perform(py, call, outputs.len(), (&self.calls, false), |recorded, reads, writes| self.record(recorded, reads.to_vec(), writes))
+        perform(py, "a compiled region", call, outputs.len(), (&self.calls, false), |recorded, reads, writes| {
+            self.record(recorded, reads.to_vec(), writes)
+        })
     }
 
     fn __len__(&self) -> usize {

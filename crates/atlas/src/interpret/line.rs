@@ -1,5 +1,7 @@
 //! What a straight line is made of.
 
+use std::{cell::Cell, mem};
+
 use elinvar_core::DType;
 
 use super::{
@@ -7,6 +9,11 @@ use super::{
     pieces::{ALIAS, Extent, Lanes, PIECE, TILE},
     slot::{Line, lines_of},
 };
+
+thread_local! {
+    /// Pieces of memory of the lines before on this thread: a small program is over in the time that it takes to get new ones.
+    static TILES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
 
 /// No value.
 pub(super) const NONE: usize = usize::MAX;
@@ -107,8 +114,8 @@ pub(super) struct Straight<'a> {
 impl Straight<'_> {
     /// For so many registers, with lanes of at most so many bytes.
     pub(super) fn new(slots: usize, width: usize) -> Self {
-        let (operations, values, same, tiles, free, wide) = Default::default();
-        Self { operations, values, current: vec![NONE; slots], same, tiles, free, piece: PIECE / width, wide }
+        let (operations, values, same, free, wide) = Default::default();
+        Self { operations, values, current: vec![NONE; slots], same, tiles: TILES.take(), free, piece: PIECE / width, wide }
     }
 
     /// Whether it is one operation, which takes no tile and may so run on the whole strip at once.
@@ -136,5 +143,11 @@ impl Straight<'_> {
     /// How many tiles there are.
     pub(super) fn made(&self) -> usize {
         size_of_val(&*self.tiles) / TILE
+    }
+}
+
+impl Drop for Straight<'_> {
+    fn drop(&mut self) {
+        TILES.set(mem::take(&mut self.tiles));
     }
 }

@@ -94,7 +94,7 @@ fn a_failing_or_panicking_kernel_is_an_error_and_the_device_goes_on() {
     let failing = list(&device, "failing", |_| Err(Error::invalid_argument("index 7 is out of range")), &buffer);
     let error = device.submit(&failing).unwrap().wait().unwrap_err();
     assert!(error.is_invalid_argument());
-    assert_eq!(error.to_string(), "failing_f32: index 7 is out of range");
+    assert_eq!(error.to_string(), "failing: index 7 is out of range");
     device.read(&buffer, 0, &mut [0; 4]).unwrap();
 
     let panicking = list(&device, "panicking", |_| panic!("on purpose"), &buffer);

@@ -17,7 +17,7 @@ use crate::errors::{InternalError, raise};
 /// Signals are looked for so often.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -25,7 +25,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// The system has none.
-pub(super) fn start(work: impl FnOnce() + Send + 'static) -> PyResult<()> {
+pub(crate) fn start(work: impl FnOnce() + Send + 'static) -> PyResult<()> {
     thread::Builder::new().name("elinvar".to_owned()).spawn(work)?;
     Ok(())
 }
@@ -34,7 +34,7 @@ pub(super) fn start(work: impl FnOnce() + Send + 'static) -> PyResult<()> {
 ///
 /// # Errors
 /// The work's, or the signal's exception.
-pub(super) fn wait_for<R: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send + 'static) -> PyResult<R> {
+pub(crate) fn wait_for<R: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<R> + Send + 'static) -> PyResult<R> {
     let (sender, receiver) = sync_channel(1);
     // If nothing waits any more, nothing wants the result.
     start(move || drop(sender.send(work())))?;
@@ -48,7 +48,7 @@ pub(super) fn wait_for<R: Send + 'static>(py: Python<'_>, work: impl FnOnce() ->
 ///
 /// # Errors
 /// A signal's exception.
-pub(super) fn receive<T: Send>(py: Python<'_>, receiver: &Mutex<Option<Receiver<T>>>) -> PyResult<Option<T>> {
+pub(crate) fn receive<T: Send>(py: Python<'_>, receiver: &Mutex<Option<Receiver<T>>>) -> PyResult<Option<T>> {
     loop {
         let next = py.detach(|| match &*lock(receiver) {
             Some(receiver) => receiver.recv_timeout(PATIENCE),
