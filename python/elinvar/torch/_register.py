@@ -81,7 +81,8 @@ class Operator:
         forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
         on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
         # Without what `Function.apply` looks for first: a Python setup of the context, and tensors of transformations.
-        self.native.track(super(torch.autograd.Function, on_tape).apply)
+        base: Any = super(torch.autograd.Function, on_tape)
+        self.native.track(base.apply)
         # The operator where no compiler traces the call: past PyTorch's dispatcher where nothing in that has a say.
         self.now: Callable[..., Tensor] = self.native.now
         self._register(casts)
