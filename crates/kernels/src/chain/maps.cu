@@ -2,6 +2,13 @@
 
 constexpr u32 MAPS = 1024;    // Bytes from the first of some maps to what they come before.
 
+// Compilers before 12.5 take a stride without its lowest bits, which are zero.
+#if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 5
+constexpr u32 STRIDE_SHIFT = 0;
+#else
+constexpr u32 STRIDE_SHIFT = 4;
+#endif
+
 // By a warp: `to` becomes that of `n` rows of `k` numbers of sixteen bits, whose boxes are `height` rows of 64, swizzled. `words` are of shared memory.
 DEVICE void make_map(unsigned char* to, const void* matrix, u64 k, u64 n, u32 height, u32 (&words)[32]) {
     words[threadIdx.x % 32] = 0;
@@ -15,7 +22,7 @@ DEVICE void make_map(unsigned char* to, const void* matrix, u64 k, u64 n, u32 he
         REPLACE("box_dim", "b32 [%0], 1", "r", height);
         REPLACE("global_dim", "b32 [%0], 0", "r", u32(k));
         REPLACE("global_dim", "b32 [%0], 1", "r", u32(n));
-        REPLACE("global_stride", "b64 [%0], 0", "l", 2 * k);
+        REPLACE("global_stride", "b64 [%0], 0", "l", 2 * k >> STRIDE_SHIFT);
         REPLACE("element_stride", "b32 [%0], 0", "r", 1);
         REPLACE("element_stride", "b32 [%0], 1", "r", 1);
         REPLACE("elemtype", "b32 [%0]", "n", 1);
