@@ -80,9 +80,9 @@ fn a_training_goes_on_with_its_bits_on_other_devices() {
             folder.resume(&mut trainer).unwrap();
         }
         // What is trained towards is the same.
-        let stop = |event: TrainingEvent| match event {
-            TrainingEvent::Saved { step } if step == steps => Err(elinvar::Error::invalid_argument("enough")),
-            _ => Ok(()),
+        let stop = |event: TrainingEvent| match matches!(event, TrainingEvent::Saved { step } if step == steps) {
+            true => Err(elinvar::Error::invalid_argument("enough")),
+            false => Ok(()),
         };
         train(&mut trainer, &folder, (&data, Some(&data)), &options(4), &mut { stop }).unwrap_err();
     };
