@@ -72,6 +72,13 @@ impl Executor {
     }
 
     /// How many devices compute the same, each of what it has: see [`Executor::replicated`].
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu; 3])?;
+    /// assert_eq!((executor.replicas(), executor.replicated().replicas()), (1, 3));
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn replicas(&self) -> usize {
         self.group.as_ref().filter(|_| self.is_replicated).map_or(1, Group::ranks)
     }
@@ -163,6 +170,14 @@ impl Tensor {
 
     /// Each replica's own row of what all have, `[replicas, …]`: the first replica the first. It has the other axes.
     ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu; 2])?.replicated();
+    /// let own = executor.tensor(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])?.own_replica()?;
+    /// assert_eq!(own.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// More or fewer rows than [replicas](Executor::replicas), or out of memory.
     pub fn own_replica(&self) -> Result<Tensor> {
@@ -174,6 +189,14 @@ impl Tensor {
     }
 
     /// What each replica has, in their order, on all of them; of one device the tensor itself.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu; 2])?.replicated();
+    /// let [_, second] = &executor.tensor(&[2, 1], &[1f32, 2.0])?.own_replica()?.all_replicas()?[..] else { unreachable!() };
+    /// assert_eq!(second.item::<f32>()?, 2.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Out of memory.

@@ -53,15 +53,17 @@ fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Prop
         };
         let ([cache, keys], [value_cache, values]) = (appended(keys.value)?, appended(values.value)?);
         let (_, [rows, ..]) = rotation(graph, keys.value)?;
-        let inputs: Vec<_> = [cache, rows, positions, frequencies, value_cache, values, queries].map(Some).into();
+        let inputs: Vec<Option<Operand>> = [cache, rows, positions, frequencies, value_cache, values, queries].map(Some).into();
         let (scoring, interleaved) = (attention.scoring, rope.interleaved);
         let mut proposals = Vec::new();
         let is_one_token = queries.info.shape().rank() == 3 && queries.info.shape()[0] == 1;
-        let fits = queries.info.shape().last().is_some_and(|&width| width as u64 <= decode::LONGEST);
-        if is_one_token && fits && device.has_simdgroups() {
-            let (scale, softcap, left_window, precision) = (scoring.scale, scoring.softcap, scoring.left_window, attention.precision);
-            let operator = Arc::new(decode::DecodeAttention { scale, softcap, left_window, interleaved, precision });
-            proposals.push(Proposal { operator, inputs: inputs.clone(), outputs: vec![node.result()?] });
+        let (scale, softcap, left_window, precision) = (scoring.scale, scoring.softcap, scoring.left_window, attention.precision);
+        let operator = decode::DecodeAttention { scale, softcap, left_window, interleaved, precision };
+        if is_one_token
+            && device.has_simdgroups()
+            && operator.gains(&inputs.iter().map(|input| input.map(|input| input.info)).collect::<Vec<_>>(), device)
+        {
+            proposals.push(Proposal { operator: Arc::new(operator), inputs: inputs.clone(), outputs: vec![node.result()?] });
         }
         proposals.push(Proposal { operator: Arc::new(RopeAppend { interleaved }), inputs, outputs: Vec::new() });
         Some(proposals)

@@ -317,4 +317,10 @@ fn invariant_attention_is_in_blocks_for_any_queries_on_hopper() {
     assert_eq!([(64, 1), (1, 4096)].map(|(batch, queries)| keys(batch, queries, DType::F16, 0.0)), ["attention_blocks"; 2]);
     let strict = [keys(1, 1, DType::F32, 0.0), keys(1, 4096, DType::BF16, 30.0)];
     assert!(strict.iter().all(|keys| !keys.contains("blocks")), "{strict:?}");
+    // Then a token's way into the caches is a launch of its own.
+    let cache = info(DType::BF16, &[8, 1024, 128]);
+    let rows = |heads| info(DType::F32, &[1, heads, 128]);
+    let inputs = [cache, rows(8), info(DType::I32, &[1]), info(DType::F32, &[64]), cache, rows(8), rows(32)];
+    let gains = |precision| DecodeAttention { precision, ..DecodeAttention::default() }.gains(&inputs, &device);
+    assert_eq!([Precision::Strict, Precision::Fast, Precision::Invariant].map(gains), [true, true, false]);
 }

@@ -24,7 +24,8 @@ use crate::{
     attributes::attributes,
     cuda::CudaSource,
     description::describe,
-    kv_append, math,
+    kv_append::{self, KvAppend},
+    math,
     metal::{self, metal_file, params},
     order,
     quantized::cached,
@@ -61,7 +62,7 @@ const fn fast(in_cluster: bool) -> [MetalFile; 16] {
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
 
 /// Elements of the longest key that the kernel takes.
-pub const LONGEST: u64 = 256;
+const LONGEST: u64 = 256;
 
 attributes! {
     /// Attention of one token, appended first.
@@ -130,6 +131,16 @@ struct Attended {
 }
 
 impl DecodeAttention {
+    /// Whether a device does it in fewer launches than what it stands for.
+    pub fn gains(self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> bool {
+        self.attended(inputs).is_ok_and(|(_, attended)| self.fits(&attended, device))
+    }
+
+    fn fits(self, attended: &Attended, device: &DeviceProperties) -> bool {
+        let in_blocks = blocks::serves(&attended.params, attended.inputs, self.precision, device);
+        device.simd_width > 1 && attended.params.score.width <= LONGEST && !in_blocks
+    }
+
     fn append(self) -> RopeAppend {
         RopeAppend { interleaved: self.interleaved }
     }
@@ -171,7 +182,9 @@ impl DecodeAttention {
         let [cache, rows, positions, frequencies, value_cache, values, queries] =
             [AT.cache, AT.rows, AT.positions, AT.frequencies, AT.value_cache, AT.values, AT.queries].map(|index| definition.input(index));
         let rope = Rope { interleaved: self.interleaved };
-        definition.apply(self.append(), &[cache, rows, positions, frequencies, value_cache, values, None, None])?;
+        let key = definition.apply_one(rope, &[rows, positions, frequencies])?;
+        definition.apply(KvAppend, &[cache, Some(key), positions])?;
+        definition.apply(KvAppend, &[value_cache, values, positions])?;
         let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;
         let batched =
             |operand: Operand, dims: [usize; 4]| -> Result<Operand> { Ok(operand.view(operand.info.layout.broadcast_to(Shape::new(&dims)?)?)) };
@@ -236,9 +249,8 @@ impl Operator for DecodeAttention {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let (given, attended) = self.attended(inputs)?;
         let params = &attended.params;
-        let fits = device.simd_width > 1 && params.score.width <= LONGEST && params.rows() * params.value_width * params.score.keys > 0;
-        let in_blocks = blocks::serves(params, attended.inputs, self.precision, device);
-        if fits && !in_blocks { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
+        let is_any = params.rows() * params.value_width * params.score.keys > 0;
+        if is_any && self.fits(&attended, device) { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
