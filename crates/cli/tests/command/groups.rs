@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{LAUNCH, embed};
+use super::embed;
 
 /// What a command writes to standard output, and to a file if it writes one to `OUT`.
 fn run(arguments: &[&str], devices: &str, name: &str) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn every_command_that_computes_takes_several_devices() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_kernel_is_launched_on_two_simulated_gpus() {
-    let on = |devices: &str| run(&[LAUNCH, &["--save", "OUT"]].concat(), devices, "groups-launch");
+    let on = |devices: &str| run(&[super::LAUNCH, &["--save", "OUT"]].concat(), devices, "groups-launch");
     assert_eq!(on("metal-sim,metal-sim"), on("metal-sim"));
 }
 
