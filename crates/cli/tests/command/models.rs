@@ -301,6 +301,14 @@ fn benchmarks_print_json() {
             .unwrap();
     assert_eq!((&rows[0]["test"], &rows[1]["test"]), (&"pp8".into(), &"tg4".into()));
     assert!(rows[1]["tokens_per_second"].as_f64().unwrap() > 0.0);
+    let train = ["bench", "train", "--shape", "tiny", "--device", "cpu", "--steps", "1", "--length", "16"];
+    let row: serde_json::Value = serde_json::from_str(&stdout(&[&train, &["--json"][..]].concat())).unwrap();
+    assert!(row["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0) && row["loss"].as_f64().is_some_and(|loss| loss > 1.0), "{row}");
+    for option in ["--batch-size", "--grad-accumulation-steps", "--rank"] {
+        let output = elinvar(&[&train, &[option, "0"][..]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(option) && error.contains("zero"), "{error}");
+    }
 }
 
 #[test]

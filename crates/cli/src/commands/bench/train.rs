@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::{num::NonZeroUsize, time::Instant};
 
 use clap::Args;
 use elinvar::{Error, Result};
@@ -20,17 +20,17 @@ pub(crate) struct TrainArgs {
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     dtype: WeightType,
     /// Train on this many samples at once
-    #[arg(long, default_value_t = 4)]
-    batch_size: usize,
+    #[arg(long, default_value = "4")]
+    batch_size: NonZeroUsize,
     /// Add up the gradients of this many batches for a step; several devices compute them side by side
-    #[arg(long, default_value_t = 1)]
-    grad_accumulation_steps: usize,
+    #[arg(long, default_value = "1")]
+    grad_accumulation_steps: NonZeroUsize,
     /// Predict this many tokens of each sample
-    #[arg(long, default_value_t = 512, value_name = "TOKENS")]
-    length: usize,
+    #[arg(long, default_value = "512", value_name = "TOKENS")]
+    length: NonZeroUsize,
     /// Rank of the low-rank matrices
-    #[arg(long, default_value_t = 8)]
-    rank: usize,
+    #[arg(long, default_value = "8")]
+    rank: NonZeroUsize,
     /// Train these linear layers, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "q_proj,v_proj", value_name = "NAMES")]
     target_modules: Vec<String>,
@@ -38,8 +38,8 @@ pub(crate) struct TrainArgs {
     #[arg(long)]
     grad_checkpoint: bool,
     /// Time this many steps after two that warm up, and report the median
-    #[arg(long, default_value_t = 10)]
-    steps: usize,
+    #[arg(long, default_value = "10")]
+    steps: NonZeroUsize,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,24 +50,26 @@ pub(crate) struct TrainArgs {
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let executor = args.device.executor()?.replicated();
     let model = Model::random(&executor, args.shape.config(), args.dtype, 1)?;
+    let [rank, batch, batches, length, steps] =
+        [args.rank, args.batch_size, args.grad_accumulation_steps, args.length, args.steps].map(NonZeroUsize::get);
     let targets = Targets::Names(args.target_modules.clone());
-    let config = AdapterConfig { rank: args.rank, alpha: 2.0 * args.rank as f64, targets, ..AdapterConfig::of_layers(&model, model.config().layers) };
+    let config = AdapterConfig { rank, alpha: 2.0 * rank as f64, targets, ..AdapterConfig::of_layers(&model, model.config().layers) };
     let options =
         TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: args.grad_checkpoint, seed: 0, loss: Loss::CrossEntropy };
-    let (batch, count) = (args.batch_size, args.batch_size * args.grad_accumulation_steps);
-    let sample = |number: usize| Sample::new((0..=args.length).map(|i| ((i * 31 + number * 7) % 1000) as u32).collect(), 0);
+    let count = batch * batches;
+    let sample = |number: usize| Sample::new((0..=length).map(|i| ((i * 31 + number * 7) % 1000) as u32).collect(), 0);
     let data = Dataset::new((0..count).map(sample).collect::<Result<_>>()?)?;
     TrainingMemory::of(&model, &config, &options, &data, batch)?.check(executor.memory())?;
     let mut trainer = Trainer::new(&model, config, None, options)?;
-    let batches = Batch::of_step(&data.samples().iter().collect::<Vec<_>>(), batch, false);
+    let of_step = Batch::of_step(&data.samples().iter().collect::<Vec<_>>(), batch, false);
     let (mut times, mut last) = (Vec::new(), None);
-    for _ in 0..2 + args.steps.max(1) {
+    for _ in 0..2 + steps {
         let start = Instant::now();
-        last = Some(trainer.step(&batches, 1e-4)?);
+        last = Some(trainer.step(&of_step, 1e-4)?);
         times.push(start.elapsed().as_secs_f64());
     }
     let Some(Trained { loss, norm, .. }) = last else { return Err(Error::internal("a benchmark of no steps")) };
-    let (seconds, tokens, peak) = (median(times.split_off(2)), count * args.length, executor.pool().statistics().peak_bytes);
+    let (seconds, tokens, peak) = (median(times.split_off(2)), count * length, executor.pool().statistics().peak_bytes);
     let (ms, rate, peak) = (1e3 * seconds, tokens as f64 / seconds, peak as f64 / 1e9);
     if args.json {
         print_line(json!({
@@ -75,15 +77,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
         }));
         return Ok(());
     }
-    print_line(format!(
-        "{} · {:?} {} · {} of {batch} x {} tokens, rank {}",
-        executor.properties().name,
-        args.shape,
-        args.dtype,
-        args.grad_accumulation_steps,
-        args.length,
-        args.rank
-    ));
+    print_line(format!("{} · {:?} {} · {batches} of {batch} x {length} tokens, rank {rank}", executor.properties().name, args.shape, args.dtype));
     // Losses in full, so that two devices are compared by them.
     print_line(format!("{ms:.2} ms a step, {rate:.0} tokens/s, pool {peak:.2} GB, loss {loss}, gradient {norm} after {} steps", trainer.steps()));
     Ok(())
