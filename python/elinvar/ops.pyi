@@ -1173,7 +1173,7 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
         softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
         left_window (count): Attend at most this many keys before the query's position; `None` for all.
         page (count): Tokens of a page.
-        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device) or fast (any order). None is the executor's.
+        precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

@@ -77,7 +77,7 @@ attributes! {
         pub left_window: Option<u64>,
         /// Tokens of a page.
         pub page: u64 = 32,
-        /// How sums may be ordered: strict (the same bits on every device) or fast (any order).
+        /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
     }
 }
