@@ -161,7 +161,7 @@ pub(crate) struct Layers {
     /// Which of the biases there are.
     pub(crate) biases: [bool; 3],
     pub(crate) has_residual: bool,
-    /// Whether they give `silu(y0) · y1`, to a few ulp.
+    /// Whether they give what SwiGLU makes of `y0` and `y1`.
     pub(crate) gated: bool,
     /// What is added to the mean of the squares and the type of the weight, if there is one, where the rows are normalised, in an order of their own.
     pub(crate) norm: Option<(f32, Option<DType>)>,

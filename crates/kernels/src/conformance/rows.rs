@@ -12,6 +12,7 @@ use crate::{
     projection::Projection,
     quantized::Format,
     quantized_linear::{QuantizedLinear, oracle::random_rows},
+    swiglu::SwiGlu,
 };
 
 /// Rows of a chunk.
@@ -100,6 +101,35 @@ fn cases(precision: Precision, [rows, n, k]: [usize; 3]) -> Vec<Rows> {
     cases
 }
 
+/// Gated layers, and the same layers without the gate.
+fn gated(precision: Precision, weight: DType, [rows, n, k]: [usize; 3]) -> [Case; 2] {
+    let random = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
+    let mut inputs =
+        vec![random(DType::F32, &[rows, k], 1), random(DType::F32, &[k], 6), random(weight, &[n, k], 2), random(weight, &[n, k], 8), None];
+    inputs.resize(9, None);
+    [true, false].map(|gated| Case::new(Projection { epsilon: Some(1e-5), gated, precision }, inputs.clone(), Bound::EXACT, |_| Vec::new()))
+}
+
+/// Whether gated layers have the bits that SwiGLU makes of their results.
+fn check_gate(device: &Device, precision: Precision, extents: [usize; 3]) -> Result<()> {
+    for weight in [DType::BF16, DType::F16] {
+        let [gated, layers] = gated(precision, weight, extents);
+        let results: Vec<_> = run(&layers, device, Placement::Aligned)?.into_iter().map(Some).collect();
+        let parts = run(&Case::new(SwiGlu { alpha: 1.0 }, results, Bound::EXACT, |_| Vec::new()), device, Placement::Aligned)?;
+        for (found, expected) in run(&gated, device, Placement::Aligned)?.iter().zip(&parts) {
+            if let Some(at) = found.first_difference(expected) {
+                let (found, expected) = (found.to_f64()[at], expected.to_f64()[at]);
+                return Err(Error::invalid_data(format!(
+                    "{}: element {at} is {found}, by swiglu {expected} on {}",
+                    gated.name(),
+                    device.properties().name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A token of each of `rows` sequences, at positions of which some are in the same pages.
 fn attended(precision: Precision, cache: DType, rows: usize) -> Rows {
     const PAGES: usize = 14;
@@ -116,11 +146,17 @@ fn attended(precision: Precision, cache: DType, rows: usize) -> Rows {
 }
 
 /// Compares pieces of the rows of linear layers and of attention, of this operator or of all, and of such extents (rows, columns, summed), with the same rows among all: how many
-/// have the same bits.
+/// have the same bits. Gated layers are compared with SwiGLU of their results too.
 ///
 /// # Errors
 /// The first one that has not, or what [`run`] reports.
 pub fn check_rows(device: &Device, precision: Precision, operator: Option<&str>, extents: [usize; 3]) -> Result<usize> {
+    let of = |name| operator.is_none_or(|operator| operator == name);
+    if of("projection") {
+        for rows in [extents[0], 64, 8, 1] {
+            check_gate(device, precision, [rows, extents[1], extents[2]])?;
+        }
+    }
     let all = cases(precision, extents);
-    all.iter().filter(|rows| operator.is_none_or(|name| rows.case.operator.name() == name)).map(|rows| rows.check(device, extents[0])).sum()
+    all.iter().filter(|rows| of(rows.case.operator.name())).map(|rows| rows.check(device, extents[0])).sum()
 }

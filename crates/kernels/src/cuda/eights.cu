@@ -1,4 +1,6 @@
-// sums += 64 rows · 8 N others over 16 elements, by compute capability 9.0: for N a macro's number of eights, up to 32. Both sides are in shared memory.
+// sums += 64 rows · others over 16 elements, by compute capability 9.0. Both sides are in shared memory.
+//
+// Macros: EIGHTS and COLUMNS (the others, in eights, up to 32, and in all).
 
 #define REGISTERS_1 "%2, %3, %4, %5"
 #define REGISTERS_2 REGISTERS_1 ", %6, %7, %8, %9"
@@ -68,6 +70,20 @@
 
 #define TEXT(x) #x
 #define NUMBERED(name, n) name##n
-#define MULTIPLY_EIGHTS(TYPE, N, COLUMNS)                                                                                                             \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS) "k16.f32." TYPE "." TYPE " {" NUMBERED(REGISTERS_, N) "}, %0, %1, 1, 1, 1, 0, 0;" \
+#define MULTIPLY_EIGHTS(TYPE, N, COLUMNS, TURNED)                                                                                                             \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS) "k16.f32." TYPE "." TYPE " {" NUMBERED(REGISTERS_, N) "}, %0, %1, 1, 1, 1, " TURNED ", 0;" \
                  : "+l"(rows), "+l"(others), NUMBERED(SUMS_, N))
+
+// Of f16 or bf16. Rows that are turned lie by elements: 64 of each.
+template <typename T, bool TURNED = false>
+DEVICE void multiply(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {
+    if constexpr (SAME<T, bf16> && TURNED) {
+        MULTIPLY_EIGHTS("bf16", EIGHTS, COLUMNS, "1");
+    } else if constexpr (SAME<T, bf16>) {
+        MULTIPLY_EIGHTS("bf16", EIGHTS, COLUMNS, "0");
+    } else if constexpr (TURNED) {
+        MULTIPLY_EIGHTS("f16", EIGHTS, COLUMNS, "1");
+    } else {
+        MULTIPLY_EIGHTS("f16", EIGHTS, COLUMNS, "0");
+    }
+}

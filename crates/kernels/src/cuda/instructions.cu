@@ -36,6 +36,8 @@ DEVICE void store_shared(u32 to, const u32 (&words)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
 }
 
+DEVICE void store_shared(u32 to, unsigned short x) { asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(x) : "memory"); }
+
 // How wgmma is given a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
 DEVICE u64 descriptor(u32 address, u32 panel) { return u64(address >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62; }
 

@@ -360,52 +360,31 @@ impl Projection {
             dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
             biases: layers.biases().map(|bias| bias.is_some()),
             has_residual: layers.residual.is_some(),
-            gated: false,
-            norm: None,
+            gated: self.gated,
+            norm: self.epsilon.filter(|_| self.precision == Precision::Fast).map(|epsilon| (epsilon, layers.norm.map(|norm| norm.dtype))),
         };
-        if self.precision == Precision::Invariant {
-            return self.between_operators(layers, outputs, device, |x, operands, plan| {
-                product.plan([x, Argument::Absent], operands.map(|(_, argument)| argument), device, plan)
-            });
-        }
-        let product = chain::Layers { gated: self.gated, norm: self.epsilon.map(|epsilon| (epsilon, layers.norm.map(|norm| norm.dtype))), ..product };
-        let norm = if layers.norm.is_some() { Argument::Input(AT.norm) } else { Argument::Absent };
         let mut plan = Plan::default();
+        let rows = match product.norm {
+            Some((_, norm)) => [Argument::Input(AT.x), norm.map_or(Argument::Absent, |_| Argument::Input(AT.norm))],
+            None => [self.normalised(layers, device, &mut plan)?, Argument::Absent],
+        };
         let operands = layers.operands(outputs)?.map(|(_, argument)| argument);
-        Ok(product.plan([Argument::Input(AT.x), norm], operands, device, &mut plan).map(|()| plan))
+        Ok(product.plan(rows, operands, device, &mut plan).map(|()| plan))
     }
 
-    /// The plan of several rows where the device multiplies integers so.
+    /// The rows that are multiplied, by the norm's own operator if there is one.
+    fn normalised(&self, layers: &Layers, device: &DeviceProperties, plan: &mut Plan) -> Result<Argument> {
+        let Some(epsilon) = self.epsilon else { return Ok(Argument::Input(AT.x)) };
+        let (to, [m, k]) = (Argument::Scratch(plan.scratch.len()), layers.extents());
+        plan.scratch.push(4 * m * k);
+        self.normalise(plan, layers, epsilon, to, device)?;
+        Ok(to)
+    }
+
+    /// The plan of several rows where the device multiplies integers so, with the norm and the gate of their own operators.
     fn on_tensor_cores(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
-        let [m, k] = layers.extents();
-        self.between_operators(layers, outputs, device, |from, operands, plan| {
-            let product = dot::hopper::Layers {
-                x: dot::hopper::Rows { dtype: DType::F32, origin: 0, strides: [k as isize, 1], count: m, from },
-                k,
-                dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
-                n: [0, 1, 2].map(|index| layers.n(index)),
-                present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
-            };
-            product.plan(operands, device, plan)
-        })
-    }
-
-    /// The plan with the norm and the gate of their own operators, and what `product` adds between them: with `x`, the weights, the biases, the residual and the results.
-    fn between_operators(
-        &self,
-        layers: &Layers,
-        outputs: &[TensorInfo],
-        device: &DeviceProperties,
-        product: impl FnOnce(Argument, [(Parameter, Argument); 10], &mut Plan) -> Option<()>,
-    ) -> Result<Option<Plan>> {
-        let [m, k] = layers.extents();
-        let mut plan = Plan::default();
-        let mut x = Argument::Input(AT.x);
-        if let Some(epsilon) = self.epsilon {
-            plan.scratch.push(4 * m * k);
-            x = Argument::Scratch(0);
-            self.normalise(&mut plan, layers, epsilon, x, device)?;
-        }
+        let ([m, k], mut plan) = (layers.extents(), Plan::default());
+        let from = self.normalised(layers, device, &mut plan)?;
         let mut operands = layers.operands(outputs)?;
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {
@@ -414,7 +393,14 @@ impl Projection {
             plan.scratch.extend([4 * m * layers.n(0); 2]);
         }
         let products = [operands[7].1, operands[8].1];
-        if product(x, operands, &mut plan).is_none() {
+        let product = dot::hopper::Layers {
+            x: dot::hopper::Rows { dtype: DType::F32, origin: 0, strides: [k as isize, 1], count: m, from },
+            k,
+            dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
+            n: [0, 1, 2].map(|index| layers.n(index)),
+            present: (0..3).map(|i| u64::from(layers.biases()[i].is_some()) << i).sum::<u64>() | u64::from(layers.residual.is_some()) << 3,
+        };
+        if product.plan(operands, device, &mut plan).is_none() {
             return Ok(None);
         }
         if self.gated {

@@ -5,6 +5,8 @@
 //
 // Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
+constexpr int THREADS = 128 + 2 * ROWS;
+
 // A quarter of a tile's queries.
 DEVICE void copy_queries(Copier& copier, const Schedule& schedule, const Tile& tile, const Q* q) {
     const ScoreParams& s = schedule.p.score;
@@ -51,12 +53,12 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         const KV* keys = k + row_of(s.k, tile.batch, tile.kv_head, 0);
         const KV* values = v + row_of(schedule.p.v, tile.batch, tile.kv_head, 0);
         for (int block = tile.begin; block < tile.end; ++block) {
-            copier.add_item([&](u32 stage) { places.copy(copier, stage, keys, s.k.token, tile, block * BLOCK); }, [] {});
+            copier.add_item([&](u32 stage) { places.template copy<BLOCK>(copier.lane, stage, keys, s.k.token, tile.batch, tile.some, block * BLOCK); }, [] {});
             if (block == tile.begin) {
                 copier.await_own(turn++);
                 copy_queries(copier, schedule, tile, q);
             }
-            copier.add_item([&](u32 stage) { places.copy(copier, stage, values, schedule.p.v.token, tile, block * BLOCK); }, [] {});
+            copier.add_item([&](u32 stage) { places.template copy<BLOCK>(copier.lane, stage, values, schedule.p.v.token, tile.batch, tile.some, block * BLOCK); }, [] {});
         }
     }
     copier.finish();
@@ -64,7 +66,7 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
 
 // Turns scores into weights.
 DEVICE void weigh(float (&scores)[BLOCK / 2], float scale, State (&states)[2]) {
-    float most[4], sums[4] = {}, shifts[2];
+    float most[4], shifts[2];
 #pragma unroll
     for (int i = 0; i < BLOCK / 2; ++i) {
         most[i % 4] = i < 4 ? scores[i] : fmaxf(most[i % 4], scores[i]);
@@ -82,11 +84,22 @@ DEVICE void weigh(float (&scores)[BLOCK / 2], float scale, State (&states)[2]) {
 #pragma unroll
     for (int i = 0; i < BLOCK / 2; ++i) {
         scores[i] = exp2_approximate(__fmaf_rn(scores[i], scale, -shifts[i / 2 % 2]));
-        sums[i % 4] = __fadd_rn(sums[i % 4], scores[i]);
     }
+    // Of every eighth key, the sums of four that are 8 and 64 apart; these, and the keys next to each other.
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        float sum = __fadd_rn(sums[2 * r], sums[2 * r + 1]);
+        float sums[2];
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+            float four[4];
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                const float* of = scores + 8 * n + 2 * r + c;
+                four[n] = __fadd_rn(__fadd_rn(of[0], of[4]), __fadd_rn(of[32], of[36]));
+            }
+            sums[c] = __fadd_rn(__fadd_rn(four[0], four[1]), __fadd_rn(four[2], four[3]));
+        }
+        float sum = __fadd_rn(sums[0], sums[1]);
 #pragma unroll
         for (int lanes = 1; lanes <= 2; lanes *= 2) {
             sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, lanes));

@@ -13,44 +13,59 @@ use super::{
     prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
     split::{AttentionSplitParams, SplitParams},
-    tensor_cores::{SCORING, defines, is_plain},
+    tensor_cores::{SCORING, defines, function_of_defines, is_plain},
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
     metal::{metal_file, params},
 };
 
-const STATE: MetalFile = metal_file!("attention/blocks/state.cu");
+/// What all have first.
+#[rustfmt::skip]
+const COMMON: [MetalFile; 13] = [
+    NUMBERS, INSTRUCTIONS, LAUNCHES, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL, AttentionSplitParams::METAL,
+    PagedParams::METAL, PagedSplitParams::METAL, SCORING, metal_file!("attention/blocks/state.cu"),
+];
+const FEW_LAYOUT: MetalFile = metal_file!("attention/blocks/few_layout.cu");
 
-/// What all have, before and after the parameter block; the extents of tiles come between.
-const BEFORE: [MetalFile; 8] = [NUMBERS, INSTRUCTIONS, LAUNCHES, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL];
-const AFTER: [MetalFile; 6] = [SCORING, STATE, hopper::MEMORY, hopper::COPY, hopper::COMPUTE, metal_file!("attention/blocks/rows.cu")];
-const BLOCKS: MetalFile = metal_file!("attention/blocks/blocks.cu");
-
-const fn whole(layout: MetalFile) -> [MetalFile; 19] {
-    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n]) = (BEFORE, AFTER);
-    let entry = metal_file!("attention/blocks/whole.cu");
-    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, layout, i, j, k, l, m, n, hopper::IN_ONE_PIECE, BLOCKS, entry]
+const fn few(places: MetalFile, entry: MetalFile) -> [MetalFile; 19] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], kernel) = (COMMON, metal_file!("attention/blocks/few.cu"));
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, EIGHTS, FEW_LAYOUT, hopper::COPY, places, kernel, entry]
 }
-const fn paged(layout: MetalFile) -> [MetalFile; 20] {
-    let ([a, b, c, d, e, f, g, h], [i, j, k, l, m, n]) = (BEFORE, AFTER);
-    let entry = metal_file!("attention/blocks/paged.cu");
-    [a, b, c, d, e, f, g, h, PagedParams::METAL, PagedSplitParams::METAL, layout, i, j, k, l, m, n, hopper::IN_PAGES, BLOCKS, entry]
+const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 22] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], rows) = (COMMON, metal_file!("attention/blocks/rows.cu"));
+    let kernel = metal_file!("attention/blocks/blocks.cu");
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, prefill::LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, rows, places, kernel, entry]
 }
-const FEW: MetalFile = metal_file!("attention/blocks/few.cu");
-/// Of few rows and of many.
-const WHOLE: [&[MetalFile]; 2] = [&whole(FEW), &whole(prefill::LAYOUT)];
-const PAGED: [&[MetalFile]; 2] = [&paged(FEW), &paged(prefill::LAYOUT)];
+const WHOLE: MetalFile = metal_file!("attention/blocks/whole.cu");
+const PAGED: MetalFile = metal_file!("attention/blocks/paged.cu");
+/// Over keys in one piece and in pages.
+const FEW: [&[MetalFile]; 2] = [&few(hopper::IN_ONE_PIECE, WHOLE), &few(hopper::IN_PAGES, PAGED)];
+const MANY: [&[MetalFile]; 2] = [&many(hopper::IN_ONE_PIECE, WHOLE), &many(hopper::IN_PAGES, PAGED)];
 const COMBINE: &[MetalFile] = &{
-    let [a, _, c, d, e, f, g, h] = BEFORE;
-    [a, c, d, e, f, g, h, AttentionSplitParams::METAL, FEW, SCORING, STATE, metal_file!("attention/blocks/combine.cu")]
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = COMMON;
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, FEW_LAYOUT, metal_file!("attention/blocks/combine.cu")]
 };
 
-/// Rows of a tile, thread blocks of a multiprocessor at most, and items of the ring: as in the layouts of few rows and of many.
-const ROWS: [u64; 2] = [64, prefill::ROWS];
-const RESIDENT: [usize; 2] = [2, 1];
-const STAGES: [u64; 2] = [4, prefill::STAGES];
+/// Rows of the tiles of few rows, which all are in one.
+const COLUMNS: [u64; 4] = [8, 16, 32, 64];
+type Defines = fn(DType, DType, u64) -> Option<&'static [(&'static str, &'static str)]>;
+const OF_COLUMNS: [Defines; 4] = {
+    function_of_defines!(eight, "EIGHTS" = "1", "COLUMNS" = "8");
+    function_of_defines!(sixteen, "EIGHTS" = "2", "COLUMNS" = "16");
+    function_of_defines!(thirty_two, "EIGHTS" = "4", "COLUMNS" = "32");
+    function_of_defines!(sixty_four, "EIGHTS" = "8", "COLUMNS" = "64");
+    [eight, sixteen, thirty_two, sixty_four]
+};
+/// Thread blocks of a multiprocessor and their threads where rows are few: as in few_layout.cu.
+const RESIDENT: usize = 3;
+const THREADS: u32 = 128;
+
+/// Bytes of shared memory of few rows: keys, values, rows and weights; what four warps exchange of each row; and where they begin on a multiple of 1024.
+const fn few_memory(columns: u64, width: u64) -> usize {
+    (1024 + 4 * BLOCK * width + 2 * columns * (width + BLOCK) + columns * (4 * (4 + 4 * 8) + 8)) as usize
+}
 
 params! {
     /// What the kernel over pages gets besides its buffers.
@@ -69,12 +84,16 @@ const MOST_LEFT: u64 = 256 << 20;
 struct Instance {
     params: Params,
     types: [DType; 2],
+    /// Rows of a tile.
+    rows: u64,
+    /// Of the kernels over keys in one piece and in pages, and of the one that combines.
+    files: [&'static [MetalFile]; 2],
     defines: &'static [(&'static str, &'static str)],
-    /// Whether rows are more than a small tile has.
-    many: usize,
+    combining: &'static [(&'static str, &'static str)],
     split: SplitParams,
-    /// Thread blocks, and bytes of shared memory of one.
+    /// Thread blocks, their threads, and bytes of shared memory of one.
     groups: u32,
+    threads: u32,
     memory: usize,
 }
 
@@ -83,32 +102,41 @@ impl Instance {
         let s = &params.score;
         let rows = s.queries * s.group() as u64;
         let small = [s.keys, rows].into_iter().all(|extent| extent <= 1 << 30);
-        let many = usize::from(rows > ROWS[0]);
-        let memory = prefill::memory(ROWS[many], STAGES[many], s.width);
-        let has = hopper::ARCHITECTURE.is_of(device) && memory <= device.threadgroup_memory;
-        if precision != Precision::Invariant || !has || !is_plain(params) || !small || rows * s.kv_heads * s.batch == 0 {
+        if precision != Precision::Invariant || !hopper::ARCHITECTURE.is_of(device) || !is_plain(params) || !small || rows * s.kv_heads * s.batch == 0
+        {
             return None;
         }
-        let defines = defines(types[0], types[1], s.width)?;
-        let places = (device.threadgroup_memory / memory).min(RESIDENT[many]) as u64 * device.compute_units.max(1) as u64;
-        let (tiles, blocks) = (rows.div_ceil(ROWS[many]) * s.kv_heads * s.batch, s.keys.div_ceil(BLOCK));
-        // Blocks are shared out where there are fewer tiles than places for thread blocks.
-        let is_split = tiles < places && blocks > 1 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;
+        let (blocks, combining) = (s.keys.div_ceil(BLOCK), defines(types[0], types[1], s.width)?);
+        let can_split = blocks > 0 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;
+        let few = COLUMNS.iter().position(|&columns| can_split && rows <= columns);
+        let (rows_of_tile, files, defines, memory, resident, threads) = match few {
+            Some(at) => {
+                let defines = OF_COLUMNS[at](types[0], types[1], s.width)?;
+                (COLUMNS[at], FEW, defines, few_memory(COLUMNS[at], s.width), RESIDENT, THREADS)
+            }
+            None => (prefill::ROWS, MANY, combining, prefill::memory(prefill::ROWS, prefill::STAGES, s.width), 1, hopper::THREADS),
+        };
+        let places = (device.threadgroup_memory / memory).min(resident) as u64 * device.compute_units.max(1) as u64;
+        let tiles = rows.div_ceil(rows_of_tile) * s.kv_heads * s.batch;
+        // Blocks are shared out where rows are few, or there are fewer tiles than places for thread blocks.
+        let is_split = few.is_some() || tiles < places && blocks > 1 && can_split;
         let split = SplitParams { group: s.group() as u32, parts: if is_split { blocks as u32 } else { 0 } };
         let items = u32::try_from(if is_split { tiles * blocks } else { tiles }).ok().filter(|&items| items <= i32::MAX as u32 / 2)?;
-        Some(Self { params: *params, types, defines, many, split, groups: items.min(places as u32), memory })
+        let groups = items.min(places as u32);
+        (groups > 0).then_some(Self { params: *params, types, rows: rows_of_tile, files, defines, combining, split, groups, threads, memory })
     }
 
     fn launch<P: bytemuck::NoUninit>(
         &self,
         entry: &'static str,
-        files: &'static [MetalFile],
+        rows: u64,
+        (files, defines): (&'static [MetalFile], &'static [(&'static str, &'static str)]),
         rejection: Option<&'static str>,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
-        let source = CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection };
-        let key = KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("many", self.many as u32);
+        let source = CudaSource { files, entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection };
+        let key = KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("rows", rows as u32);
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
 
@@ -116,7 +144,7 @@ impl Instance {
     fn plan<P: bytemuck::NoUninit>(
         &self,
         entry: &'static str,
-        files: [&'static [MetalFile]; 2],
+        files: &'static [MetalFile],
         rejection: Option<&'static str>,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
@@ -126,16 +154,22 @@ impl Instance {
         let left = |parameter: Parameter| (parameter.or_absent(), if self.split.parts > 0 { Argument::Scratch(0) } else { Argument::Absent });
         let whole = if self.split.parts > 0 { Argument::Absent } else { y.1 };
         let buffers = buffers.into_iter().chain([(y.0.clone().or_absent(), whole), left(Parameter::write("found", DType::F32))]);
-        let launch = self.launch(entry, files[self.many], rejection, params, buffers).with_threadgroup_memory(self.memory);
-        let launch = launch.over(Extent::linear(self.groups), Extent::linear(128 + 2 * ROWS[self.many] as u32));
+        let launch = self.launch(entry, self.rows, (files, self.defines), rejection, params, buffers).with_threadgroup_memory(self.memory);
+        let launch = launch.over(Extent::linear(self.groups), Extent::linear(self.threads));
         if self.split.parts == 0 {
             return launch.into();
         }
         let (rows, width) = (self.params.rows(), self.params.score.width);
         let [positions, lengths] = places.map(|(parameter, argument)| (parameter.or_absent(), argument));
         let block = AttentionSplitParams { attention: self.params, split: self.split };
-        let combine =
-            self.launch("attention_blocks_combine", COMBINE, None, &block, [left(Parameter::read("found", DType::F32)), positions, lengths, y]);
+        let combine = self.launch(
+            "attention_blocks_combine",
+            1,
+            (COMBINE, self.combining),
+            None,
+            &block,
+            [left(Parameter::read("found", DType::F32)), positions, lengths, y],
+        );
         let combine = combine.over(Extent::linear(rows as u32), Extent::linear(width as u32));
         Plan { launches: vec![launch, combine], scratch: vec![(4 * rows * u64::from(self.split.parts) * (width + 2)) as usize] }
     }
@@ -145,7 +179,7 @@ impl Instance {
 pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
     let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device)?;
     let (block, [.., positions, lengths]) = (AttentionSplitParams { attention: *params, split: instance.split }, inputs.buffers());
-    Some(instance.plan("attention_blocks", WHOLE, None, &block, inputs.buffers(), [positions, lengths]))
+    Some(instance.plan("attention_blocks", instance.files[0], None, &block, inputs.buffers(), [positions, lengths]))
 }
 
 /// The plan over keys in pages, where the kernels serve; `buffers` are the operator's inputs, `lengths` those of attention.
@@ -159,7 +193,7 @@ pub(super) fn plan_paged(
 ) -> Option<Plan> {
     let instance = Instance::of(&params.attention, types, precision, device)?;
     let (block, positions) = (PagedSplitParams { paged: *params, split: instance.split }, buffers[4].clone());
-    Some(instance.plan("attention_paged_blocks", PAGED, Some(paged::REJECTION), &block, buffers, [positions, lengths]))
+    Some(instance.plan("attention_paged_blocks", instance.files[1], Some(paged::REJECTION), &block, buffers, [positions, lengths]))
 }
 
 /// Whether the kernels serve attention over keys in one piece.

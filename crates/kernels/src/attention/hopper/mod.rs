@@ -11,8 +11,10 @@ pub(super) const THREADS: u32 = 3 * 128;
 
 /// After the kernel's layout: rows and tiles.
 pub(super) const MEMORY: MetalFile = metal_file!("attention/hopper/memory.cu");
-/// After [`MEMORY`] and which keys a query attends.
+/// After a kernel's layout and which keys a query attends.
 pub(super) const COPY: MetalFile = metal_file!("attention/hopper/copy.cu");
+/// After [`MEMORY`] and [`COPY`].
+pub(super) const RING: MetalFile = metal_file!("attention/hopper/ring.cu");
 /// After [`MEMORY`].
 pub(super) const COMPUTE: MetalFile = metal_file!("attention/hopper/compute.cu");
 

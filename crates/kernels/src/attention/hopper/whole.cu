@@ -1,6 +1,8 @@
 // Keys in one piece.
 struct Whole {
-    DEVICE void copy(Copier& copier, u32 stage, const KV* rows, i64 stride, const Tile& tile, int first) const {
-        copier.copy<BLOCK, BLOCK>(stage, rows, stride, first, tile.some);
+    // COUNT rows of a sequence from the key `first` on, which `rows` begins with, to a tile of BLOCK; zeros for those outside `some`.
+    template <int COUNT>
+    DEVICE void copy(int lane, u32 to, const KV* rows, i64 stride, int, KeyRange some, int first) const {
+        copy_rows<COUNT, BLOCK>(lane, to, rows, stride, first, some);
     }
 };

@@ -19,16 +19,16 @@ pub(super) const LAYOUT: MetalFile = metal_file!("attention/prefill/layout.cu");
 
 /// What both have, before and after the parameter block of pages.
 const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
-const AFTER: [MetalFile; 7] =
-    [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
+const AFTER: [MetalFile; 8] =
+    [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
 
 const WHOLE: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, hopper::IN_ONE_PIECE, metal_file!("attention/prefill/whole.cu")]
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, hopper::IN_ONE_PIECE, metal_file!("attention/prefill/whole.cu")]
 };
 const PAGED: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, n, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
 };
 
 /// Queries below which half of a tile would be idle.

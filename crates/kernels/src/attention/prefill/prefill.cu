@@ -24,7 +24,7 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         copier.await_own(turn++);
         copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
         const auto copy = [&](const KV* rows, i64 stride, int block) {
-            copier.add_item([&](u32 stage) { places.copy(copier, stage, rows, stride, tile, tile.first_key(block)); }, [] {});
+            copier.add_item([&](u32 stage) { places.template copy<BLOCK>(copier.lane, stage, rows, stride, tile.batch, tile.some, tile.first_key(block)); }, [] {});
         };
         for (int block = 0; block <= blocks; ++block) {
             if (block < blocks) {

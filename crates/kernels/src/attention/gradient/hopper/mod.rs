@@ -24,6 +24,7 @@ const QUERIES: &[MetalFile] = &[
     metal_file!("attention/gradient/hopper/queries_layout.cu"),
     hopper::MEMORY,
     hopper::COPY,
+    hopper::RING,
     hopper::COMPUTE,
     hopper::QUERIES,
     OUTPUTS,
@@ -41,6 +42,7 @@ const KEYS: &[MetalFile] = &[
     metal_file!("attention/gradient/hopper/keys_layout.cu"),
     hopper::MEMORY,
     hopper::COPY,
+    hopper::RING,
     hopper::COMPUTE,
     metal_file!("attention/gradient/hopper/keys.cu"),
 ];
