@@ -120,7 +120,17 @@ CROSS_ENTROPY = Operator(
     trained="logits",
     saves="logits targets",
     rows="logits targets",
-    beside=2,
+    beside="targets targets",
+)
+CROSS_ENTROPY_LOSS = Operator(
+    "cross_entropy_loss",
+    "logits targets",
+    "int ignore_index, str reduction",
+    lambda ignore, reduction: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=True, reduction=reduction),
+    lambda *_: ((), torch.float32),
+    trained="logits",
+    saves="logits targets",
+    beside="targets targets",
 )
 EMBEDDING = Operator(
     "embedding",
@@ -161,6 +171,7 @@ OPERATORS = [
     LORA_LINEAR,
     ATTENTION,
     CROSS_ENTROPY,
+    CROSS_ENTROPY_LOSS,
     EMBEDDING,
     SUM,
 ]
