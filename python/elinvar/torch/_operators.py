@@ -115,7 +115,7 @@ CROSS_ENTROPY = Operator(
     "cross_entropy",
     "logits targets",
     "int ignore_index",
-    lambda ignore: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=True),
+    lambda ignore, statistics: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=statistics),
     lambda logits, targets, *_: (targets.shape, torch.float32),
     trained="logits",
     saves="logits targets",
@@ -126,7 +126,9 @@ CROSS_ENTROPY_LOSS = Operator(
     "cross_entropy_loss",
     "logits targets",
     "int ignore_index, str reduction",
-    lambda ignore, reduction: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=True, reduction=reduction),
+    lambda ignore, reduction, statistics: native(
+        "cross_entropy", may_reject=True, ignore_index=ignore, reduction=reduction, statistics=statistics
+    ),
     lambda *_: ((), torch.float32),
     trained="logits",
     saves="logits targets",

@@ -38,7 +38,7 @@ class Operator:
     """An operator with one result, as data, and perhaps results beside it, f32, that its gradient reads.
 
     ``tensors`` are its tensor arguments, with ``?`` where they may be None, and ``attributes`` the others, each as in a schema of PyTorch's.
-    ``make`` gives the library's operator of the attributes' values, ``output`` shape and dtype of the result of all arguments.
+    ``make`` gives the library's operator of the attributes' values, and of whether there are results beside it if there may be; ``output`` shape and dtype of the result of all arguments.
     ``trained`` are the tensors that gradients flow to, ``saves`` those that their computation reads, with ``y`` for the result.
     ``beside`` has, for each result beside it, the tensor whose shape it has.
     ``rows`` are the tensors to which vmap may add a leading axis, if it adds one to no other; ``casts`` says that autocast changes their types.
