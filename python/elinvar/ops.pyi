@@ -330,7 +330,7 @@ def cos(x: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None = None, statistics: bool = False) -> Any:
+def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None = None, statistics: bool = False, reduction: Literal["none", "mean", "sum"] = 'none') -> Any:
     """minus the logarithm of the softmax of each row, at the class it should have
 
     Inputs:
@@ -338,13 +338,14 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, ignore_index: int | None =
         targets (int32, int64, uint32): […], the class of each row; negative ones count from the end
 
     Returns:
-        loss (float32): […]
+        loss (float32): […], or [] where it is reduced
         max (float32; optional): with statistics: […], the largest logit
         sum (float32; optional): with statistics: […], the sum of exp(logits - max)
 
     Attributes:
         ignore_index (int): The target of rows that do not count.
         statistics (bool): Also give `m` and `Σ e` of each row, with which the gradient looks at a row once.
+        reduction (word: none, mean, sum): What becomes of the rows' losses.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

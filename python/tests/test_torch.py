@@ -13,7 +13,7 @@ ops = torch.ops.elinvar
 
 def make(device, *shape, dtype=torch.float32, seed=0, grad=True):
     generator = torch.Generator().manual_seed(seed + sum(shape))
-    return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_(grad)
+    return torch.randn(shape, generator=generator).to(device, dtype).requires_grad_(grad)
 
 
 def rotated(x, cos, sin):
@@ -70,6 +70,10 @@ def cases(device):
         "cross_entropy": (
             (x, targets, -100),
             lambda x, t, i: nn.cross_entropy(x.flatten(0, 1), t.flatten(), ignore_index=i, reduction="none").reshape(t.shape),
+        ),
+        "cross_entropy_loss": (
+            (x, targets, -100, "mean"),
+            lambda x, t, i, reduction: nn.cross_entropy(x.flatten(0, 1), t.flatten(), ignore_index=i, reduction=reduction),
         ),
         "embedding": ((rows, indices), lambda w, i: nn.embedding(i, w)),
         "sum": ((x, [1], True), lambda x, axes, keepdim: x.sum(axes, keepdim)),
@@ -147,7 +151,23 @@ def test_opcheck(name):
     torch.library.opcheck(getattr(ops, name).default, args)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_reduced_cross_entropy_is_that_of_pytorch_and_of_the_losses(device):
+    logits = make(device, 3000, 7)
+    targets = torch.randint(0, 7, (3000,), generator=torch.Generator().manual_seed(1)).to(device)
+    for ignored, reduction in [(-100, "mean"), (3, "mean"), (3, "sum")]:
+        loss = F.cross_entropy(logits, targets, ignored, reduction)
+        total = F.sum(F.cross_entropy(logits, targets, ignored, "none"))
+        assert torch.equal(loss, total / (targets != ignored).sum() if reduction == "mean" else total)
+        expected = torch.nn.functional.cross_entropy(logits, targets, ignore_index=ignored, reduction=reduction)
+        torch.testing.assert_close(loss, expected)
+        found, right = (torch.autograd.grad(3 * loss, logits)[0] for loss in (loss, expected))
+        torch.testing.assert_close(found, right)
+    for none in (logits[:0], targets[:0]), (logits, torch.full_like(targets, -100)):
+        assert F.cross_entropy(*none).isnan() and F.cross_entropy(*none, reduction="sum") == 0
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "cross_entropy_loss"])
 def test_results_of_no_elements(name):
     args, _ = cases(DEVICES[-1])[name]
     if name in ("rope", "attention"):

@@ -7,7 +7,7 @@ use elinvar::{
     BackendType, Executor, Operator, Precision, Turns,
     kernels::{
         attention::{Attention, Scoring},
-        cross_entropy::CrossEntropy,
+        cross_entropy::{CrossEntropy, LossReduction},
         layer_norm::LayerNorm,
         lora::LoraLinear,
         rms_norm::RmsNorm,
@@ -210,12 +210,8 @@ impl Ops {
     /// Shapes or types that do not fit; a class that there is not.
     pub fn cross_entropy(&self, logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let targets = if targets.dtype() == DType::U8 { targets.to_dtype(DType::U32)? } else { targets.clone() };
-        let mut is_mean = false;
-        let losses = self.run(CrossEntropy::default(), given([logits, &targets]), || {
-            is_mean = true;
-            unfused::cross_entropy(logits, &targets)
-        })?;
-        if is_mean { Ok(losses) } else { losses.mean_all() }
+        let operator = CrossEntropy { reduction: LossReduction::Mean, ..CrossEntropy::default() };
+        self.run(operator, given([logits, &targets]), || unfused::cross_entropy(logits, &targets))
     }
 }
 

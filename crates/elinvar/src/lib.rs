@@ -41,7 +41,7 @@ pub use elinvar_core::{
     Storage, advise_huge_pages, format_bytes,
 };
 pub use elinvar_kernels as kernels;
-pub use elinvar_kernels::{Operator, Precision, Scalar};
+pub use elinvar_kernels::{Operator, Precision, Scalar, cross_entropy::LossReduction};
 #[cfg(feature = "metal")]
 pub use elinvar_metal::chips;
 pub use elinvar_metallib as metallib;
@@ -51,10 +51,7 @@ pub use gradient::{Gradients, grad};
 pub use graph::{Recorder, Recording, Workspace};
 pub use lend::{Loan, Turns};
 pub use metal::{KernelArgument, MetalKernel, MetalLibrary, MetalSource};
-pub use ops::{
-    losses::LossReduction,
-    optimizers::{Adam, Momentum},
-};
+pub use ops::optimizers::{Adam, Momentum};
 pub use programs::{ProgramArgument, ProgramKernel};
 pub use rendered::{program_cuda, program_metal};
 pub use shape::{AxisIndex, TensorIndex};

@@ -115,12 +115,24 @@ CROSS_ENTROPY = Operator(
     "cross_entropy",
     "logits targets",
     "int ignore_index",
-    lambda ignore: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=True),
+    lambda ignore, statistics: native("cross_entropy", may_reject=True, ignore_index=ignore, statistics=statistics),
     lambda logits, targets, *_: (targets.shape, torch.float32),
     trained="logits",
     saves="logits targets",
     rows="logits targets",
-    beside=2,
+    beside="targets targets",
+)
+CROSS_ENTROPY_LOSS = Operator(
+    "cross_entropy_loss",
+    "logits targets",
+    "int ignore_index, str reduction",
+    lambda ignore, reduction, statistics: native(
+        "cross_entropy", may_reject=True, ignore_index=ignore, reduction=reduction, statistics=statistics
+    ),
+    lambda *_: ((), torch.float32),
+    trained="logits",
+    saves="logits targets",
+    beside="targets targets",
 )
 EMBEDDING = Operator(
     "embedding",
@@ -161,6 +173,7 @@ OPERATORS = [
     LORA_LINEAR,
     ATTENTION,
     CROSS_ENTROPY,
+    CROSS_ENTROPY_LOSS,
     EMBEDDING,
     SUM,
 ]

@@ -35,12 +35,12 @@ def like(x: Tensor, *_: Any) -> Output:
 
 
 class Operator:
-    """An operator with one result, as data, and perhaps results beside it, f32, of the result's shape, that its gradient reads.
+    """An operator with one result, as data, and perhaps results beside it, f32, that its gradient reads.
 
     ``tensors`` are its tensor arguments, with ``?`` where they may be None, and ``attributes`` the others, each as in a schema of PyTorch's.
-    ``make`` gives the library's operator of the attributes' values, ``output`` shape and dtype of the result of all arguments.
+    ``make`` gives the library's operator of the attributes' values, and of whether there are results beside it if there may be; ``output`` shape and dtype of the result of all arguments.
     ``trained`` are the tensors that gradients flow to, ``saves`` those that their computation reads, with ``y`` for the result.
-    ``beside`` is how many results there are beside it, of the operator and of its schema.
+    ``beside`` has, for each result beside it, the tensor whose shape it has.
     ``rows`` are the tensors to which vmap may add a leading axis, if it adds one to no other; ``casts`` says that autocast changes their types.
     """
 
@@ -56,20 +56,21 @@ class Operator:
         saves: str,
         rows: str = "",
         casts: bool = False,
-        beside: int = 0,
+        beside: str = "",
     ) -> None:
-        self.name, self.make, self.output, self.beside = name, make, output, beside
+        self.name, self.make, self.output = name, make, output
         names = tensors.split()
         self.tensors = [name.rstrip("?") for name in names]
         self.count = len(names)
+        self.beside = [self.tensors.index(name) for name in beside.split()]
         self.rows = [name in rows.split() for name in self.tensors]
         declared = [f"Tensor{'?' if name.endswith('?') else ''} {name.rstrip('?')}" for name in names]
         attributes_ = [attribute.strip() for attribute in attributes.split(",") if attribute.strip()]
         # None has a default: PyTorch leaves out what equals it.
         self.attributes = [attribute.split()[-1] for attribute in attributes_]
-        results = f"({', '.join(['Tensor'] * (1 + beside))})" if beside else "Tensor"
+        results = f"({', '.join(['Tensor'] * (1 + len(self.beside)))})" if beside else "Tensor"
         LIBRARY.define(f"{name}({', '.join(declared + attributes_)}) -> {results}", tags=(torch.Tag.pt2_compliant_tag,))
-        known = [f"Tensor y{index}" for index in range(1, 1 + beside)]
+        known = [f"Tensor y{index}" for index in range(1, 1 + len(self.beside))]
         gradient = ", ".join([*declared, *attributes_, "Tensor y", *known, "Tensor dy", "bool[] wanted"])
         LIBRARY.define(f"{name}_gradient({gradient}) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,))
         # A tensor, or a tuple of them where there are results beside it.
@@ -77,7 +78,7 @@ class Operator:
         self.gradient: Callable[..., list[Tensor]] = getattr(torch.ops.elinvar, f"{name}_gradient").default
         operands = [(name, name in trained.split(), name in saves.split()) for name in self.tensors]
         is_like_first = output is like and not beside
-        self.native = TorchFunction(name, operands, "y" in saves.split(), beside, casts, make, is_like_first, self.call, self.gradient)
+        self.native = TorchFunction(name, operands, "y" in saves.split(), len(self.beside), casts, make, is_like_first, self.call, self.gradient)
         forward, backward = staticmethod(self.native.forward), staticmethod(self.native.backward)
         on_tape: Any = type(name, (torch.autograd.Function,), {"forward": forward, "backward": backward})
         # Without what `Function.apply` looks for first: a Python setup of the context, and tensors of transformations.
@@ -107,7 +108,7 @@ class Operator:
         """Results without elements."""
         shape, dtype = self.output(*args)
         y = args[0].new_empty(shape, dtype=dtype)
-        return (y, *(args[0].new_empty(shape, dtype=torch.float32) for _ in range(self.beside))) if self.beside else y
+        return (y, *(args[0].new_empty(args[of].shape, dtype=torch.float32) for of in self.beside)) if self.beside else y
 
     def fake_gradient(self, *args: Any) -> list[Tensor]:
         """Gradients without elements."""
@@ -127,10 +128,10 @@ class Operator:
             for index, name in enumerate(self.attributes, self.count):
                 if name == "dim" and moved[index] >= 0:
                     moved[index] += 1
-            return self.call(*moved), (0,) * (1 + self.beside) if self.beside else 0
+            return self.call(*moved), (0,) * (1 + len(self.beside)) if self.beside else 0
         found = [self.call(*one) for one in _each(info, in_dims, args)]
         if self.beside:
-            return tuple(torch.stack(list(parts)) for parts in zip(*found)), (0,) * (1 + self.beside)
+            return tuple(torch.stack(list(parts)) for parts in zip(*found)), (0,) * (1 + len(self.beside))
         return torch.stack(found), 0
 
     def _vmap_gradient(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:

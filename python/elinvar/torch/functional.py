@@ -10,6 +10,7 @@ from torch import Tensor
 from elinvar.torch._operators import (
     ATTENTION,
     CROSS_ENTROPY,
+    CROSS_ENTROPY_LOSS,
     EMBEDDING,
     GELU,
     LAYER_NORM,
@@ -137,17 +138,9 @@ def sum(x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False) ->
     return (SUM.call if is_compiling() else SUM.now)(x, axes, keepdim)
 
 
-def _losses(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    return (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)[0]
-
-
-def _mean(losses: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:
-    if reduction == "none":
-        return losses
-    if reduction not in ("mean", "sum"):
+def _check(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"cross_entropy: reduction is {reduction!r}: 'none', 'mean' or 'sum' is expected")
-    total = sum(losses)
-    return total if reduction == "sum" else total / (targets != ignore_index).sum()
 
 
 def cross_entropy(
@@ -157,7 +150,10 @@ def cross_entropy(
 
     Unlike PyTorch's, the classes are on the last axis, whatever the rank, and the loss is f32.
     """
-    return _mean(_losses(logits, targets, ignore_index), targets, ignore_index, reduction)
+    if reduction == "none":
+        return (CROSS_ENTROPY.call if is_compiling() else CROSS_ENTROPY.now)(logits, targets, ignore_index)[0]
+    _check(reduction)
+    return (CROSS_ENTROPY_LOSS.call if is_compiling() else CROSS_ENTROPY_LOSS.now)(logits, targets, ignore_index, reduction)[0]
 
 
 def linear_cross_entropy(
@@ -171,15 +167,17 @@ def linear_cross_entropy(
     """:func:`cross_entropy` of the logits ``x weightᵀ``: ``x [..., k]``, ``weight [classes, k]``. Of no more than ``chunk`` rows are the logits in memory;
     the backward pass computes them again."""
     rows, flat = x.reshape(-1, x.shape[-1]), targets.reshape(-1)
+    if rows.shape[0] <= chunk:
+        return cross_entropy(linear(x, weight), targets, ignore_index, reduction)
+    _check(reduction)
+    from torch.utils.checkpoint import checkpoint
 
     def losses(rows: Tensor, flat: Tensor) -> Tensor:
-        return _losses(linear(rows, weight), flat, ignore_index)
+        return cross_entropy(linear(rows, weight), flat, ignore_index, "none")
 
-    if rows.shape[0] <= chunk:
-        found = losses(rows, flat)
-    else:
-        from torch.utils.checkpoint import checkpoint
-
-        parts = [checkpoint(losses, a, b, use_reentrant=False) for a, b in zip(rows.split(chunk), flat.split(chunk))]
-        found = torch.cat(parts)
-    return _mean(found.reshape(targets.shape), targets, ignore_index, reduction)
+    parts = [checkpoint(losses, a, b, use_reentrant=False) for a, b in zip(rows.split(chunk), flat.split(chunk))]
+    found = torch.cat(parts)
+    if reduction == "none":
+        return found.reshape(targets.shape)
+    total = sum(found)
+    return total if reduction == "sum" else total / (flat != ignore_index).sum()

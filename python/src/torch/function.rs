@@ -6,7 +6,7 @@ use pyo3::{
     exceptions::{PyNotImplementedError, PyTypeError},
     intern, pyclass, pymethods,
     sync::PyOnceLock,
-    types::{IntoPyDict, PyAnyMethods, PyDict, PyDictMethods, PyList, PyTuple, PyTupleMethods},
+    types::{IntoPyDict, PyAnyMethods, PyDict, PyDictMethods, PyList, PySequenceMethods, PyTuple, PyTupleMethods},
 };
 
 use super::{
@@ -91,10 +91,11 @@ impl Torch {
             made.push(match results[..index].iter().position(|before| before == info) {
                 Some(before) => self.empty_like(&made[before], true)?,
                 None => {
-                    let (dtype, shape) = (described::torch_type(py, info.dtype)?, PyTuple::new(py, &info.shape()[..])?);
+                    let dtype = described::torch_type(py, info.dtype)?;
+                    let (shape, strides) = (PyTuple::new(py, &info.shape()[..])?, PyTuple::new(py, info.layout.strides())?);
                     let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
                     let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
-                    tensor.call_method(intern!(py, "new_empty"), (shape,), options.as_ref())?
+                    tensor.call_method(intern!(py, "new_empty_strided"), (shape, strides), options.as_ref())?
                 }
             });
         }
@@ -129,7 +130,7 @@ pub(crate) struct TorchFunction {
     beside: usize,
     /// Whether autocast changes the types of what it takes.
     casts: bool,
-    /// Gives the operator of the attributes' values.
+    /// Gives the operator of the attributes' values, and of whether there are results beside the first where there may be.
     make: Py<PyAny>,
     /// Whether the only result is of the first tensor's shape and type.
     is_like_first: bool,
@@ -168,7 +169,7 @@ impl TorchFunction {
         let _ = self.tracked.set(py, tracked);
     }
 
-    /// The results, on PyTorch's tape where a gradient is to be taken of them; by PyTorch's dispatcher where something else has a say.
+    /// The results, on PyTorch's tape where a gradient is to be taken of them, else without those beside the first; by PyTorch's dispatcher where something else has a say.
     #[pyo3(signature = (*arguments))]
     fn now<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let torch = Torch::of(py)?;
@@ -178,7 +179,7 @@ impl TorchFunction {
         }
         match self.tracked.get(py) {
             Some(tracked) if torch.is_tracked(py, &tensors)? => tracked.bind(py).call1(arguments),
-            _ => self.found(torch, arguments, &tensors),
+            _ => self.found(torch, arguments, &tensors, false),
         }
     }
 
@@ -187,7 +188,7 @@ impl TorchFunction {
     fn run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
         let (call, is_contiguous) = described(&tensors)?;
-        self.compute(Torch::of(py)?, arguments, call, &is_contiguous)
+        self.compute(Torch::of(py)?, arguments, call, &is_contiguous, true)
     }
 
     /// The gradients of the wanted tensors, of all arguments, the results, the first one's gradient and for each tensor whether it is wanted.
@@ -205,7 +206,7 @@ impl TorchFunction {
     #[pyo3(signature = (ctx, *arguments))]
     fn forward<'py>(&self, py: Python<'py>, ctx: &Bound<'py, PyAny>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
-        let found = self.found(Torch::of(py)?, arguments, &tensors)?;
+        let found = self.found(Torch::of(py)?, arguments, &tensors, true)?;
         self.save(py, ctx, arguments, &found)?;
         Ok(found)
     }
@@ -311,9 +312,15 @@ impl TorchFunction {
     }
 
     /// The results of ordinary tensors. What cannot be described is the dispatcher's to reject, or to take where there are no elements.
-    fn found<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, tensors: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    fn found<'py>(
+        &self,
+        torch: &Torch,
+        arguments: &Bound<'py, PyTuple>,
+        tensors: &[Bound<'py, PyAny>],
+        is_tracked: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match described(tensors) {
-            Ok((call, is_contiguous)) => self.compute(torch, arguments, call, &is_contiguous),
+            Ok((call, is_contiguous)) => self.compute(torch, arguments, call, &is_contiguous, is_tracked),
             Err(_) => self.dispatched.bind(arguments.py()).call1(arguments),
         }
     }
@@ -324,16 +331,18 @@ impl TorchFunction {
         Ok(is_plain && !torch.is_observed(py, self.casts)?)
     }
 
-    /// The operator of the attributes' values.
-    fn operator<'py>(&self, attributes: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, TorchOperator>> {
+    /// The operator of the attributes' values; one that may have results beside the first has them if it is tracked.
+    fn operator<'py>(&self, attributes: Bound<'py, PyTuple>, is_tracked: bool) -> PyResult<Bound<'py, TorchOperator>> {
         let py = attributes.py();
         let made = self.made.bind(py);
+        let attributes =
+            if self.beside > 0 { attributes.as_sequence().concat((is_tracked,).into_pyobject(py)?.as_sequence())?.to_tuple()? } else { attributes };
         // A list is no key.
-        let known = made.get_item(attributes);
+        let known = made.get_item(&attributes);
         if let Ok(Some(known)) = known {
             return Ok(known.cast_into()?);
         }
-        let operator = self.make.bind(py).call1(attributes)?;
+        let operator = self.make.bind(py).call1(&attributes)?;
         if known.is_ok() {
             if made.len() >= MOST {
                 made.clear();
@@ -343,9 +352,16 @@ impl TorchFunction {
         Ok(operator.cast_into()?)
     }
 
-    fn compute<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, mut call: Call, is_contiguous: &[bool]) -> PyResult<Bound<'py, PyAny>> {
+    fn compute<'py>(
+        &self,
+        torch: &Torch,
+        arguments: &Bound<'py, PyTuple>,
+        mut call: Call,
+        is_contiguous: &[bool],
+        is_tracked: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
-        let operator = self.operator(&arguments.get_slice(self.tensors.len(), arguments.len()))?;
+        let operator = self.operator(arguments.get_slice(self.tensors.len(), arguments.len()), is_tracked)?;
         let first = arguments.get_item(0)?;
         if self.is_like_first {
             let output = torch.empty_like(&first, is_contiguous.first().copied().unwrap_or(false))?;
@@ -370,7 +386,7 @@ impl TorchFunction {
         for _ in 0..self.beside {
             call.add_absent();
         }
-        let operator = self.operator(attributes)?;
+        let operator = self.operator(attributes.clone(), true)?;
         let mut into = Vec::with_capacity(wanted.len());
         for ((tensor, is_contiguous), _) in tensors.iter().zip(is_contiguous).zip(wanted).filter(|(_, wanted)| **wanted) {
             let made = torch.empty_like(tensor, *is_contiguous)?;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use elinvar::{
-    BackendType, Completion, DType, Error, Executor, Layout, Operator, Result, Tensor, Turns, Workspace,
+    BackendType, Completion, DType, Error, Executor, FastMap, Layout, Operator, Result, Tensor, Turns, Workspace,
     kernels::{TensorInfo, registry},
 };
 use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
@@ -138,6 +138,8 @@ pub(crate) struct TorchOperator {
     may_reject: bool,
     calls: Calls,
     gradients: Calls,
+    /// The results of calls, by their inputs.
+    results: Mutex<FastMap<Vec<u8>, Arc<[TensorInfo]>>>,
 }
 
 impl TorchOperator {
@@ -152,10 +154,19 @@ impl TorchOperator {
     }
 
     /// Types and shapes of the results of a call's tensors.
-    fn results(&self, called: &str, call: &Call) -> PyResult<Vec<TensorInfo>> {
+    fn results(&self, called: &str, call: &Call) -> PyResult<Arc<[TensorInfo]>> {
+        let mut known = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(results) = known.get(call.key()) {
+            return Ok(results.clone());
+        }
         let info = |operand: Option<(DType, Layout)>| operand.map(|(dtype, layout)| TensorInfo { dtype, layout });
         let results = call.operands().and_then(|operands| self.operator.infer(&operands.into_iter().map(info).collect::<Vec<_>>()));
-        results.map_err(|error| raise(under(called, error)))
+        let results: Arc<[_]> = results.map_err(|error| raise(under(called, error)))?.into();
+        if known.len() >= recorded::MOST {
+            known.clear();
+        }
+        known.insert(call.key().to_vec(), results.clone());
+        Ok(results)
     }
 
     /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
@@ -213,5 +224,5 @@ impl TorchOperator {
 #[pyo3(signature = (name, attributes, may_reject=false))]
 pub(crate) fn torch_operator(name: &str, attributes: Vec<(String, String)>, may_reject: bool) -> PyResult<TorchOperator> {
     let operator = registry::find(name).and_then(|description| description.operator(attributes)).map_err(raise)?;
-    Ok(TorchOperator { operator: operator.into(), may_reject, calls: Calls::default(), gradients: Calls::default() })
+    Ok(TorchOperator { operator: operator.into(), may_reject, calls: Calls::default(), gradients: Calls::default(), results: Mutex::default() })
 }

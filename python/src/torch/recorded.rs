@@ -16,7 +16,7 @@ const LARGEST: usize = 64 << 20;
 const LARGE: usize = 2 << 20;
 
 /// Recordings that an operator keeps. Where there are more calls, all begin again.
-const MOST: usize = 1024;
+pub(super) const MOST: usize = 1024;
 
 /// Bytes of memory up to which work is so short that other threads of Python's need not run meanwhile.
 const SHORT: u64 = 32 << 10;

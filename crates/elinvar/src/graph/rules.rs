@@ -7,7 +7,7 @@ use elinvar_kernels::{
     Operator, Precision,
     attention::{Attention, decode},
     binary::{Binary, BinaryOp},
-    cross_entropy::{CrossEntropy, CrossEntropyGradient},
+    cross_entropy::{CrossEntropy, CrossEntropyGradient, LossReduction},
     kv_append::KvAppend,
     lora_rows::{self, LoraRows},
     matmul::{MatMul, MatMulAdd},
@@ -240,7 +240,8 @@ fn loss(graph: &Graph, index: usize, _: &DeviceProperties) -> Vec<Proposal> {
         let node = &graph.nodes[index];
         let gradient = *node.operator::<CrossEntropyGradient>().filter(|gradient| !gradient.with_loss && node.input(3).is_none())?;
         let logits = node.input(0)?;
-        let loss = graph.users(logits.value).find(|user| graph.nodes[*user].operator::<CrossEntropy>().is_some())?;
+        let is_loss = |user: &usize| graph.nodes[*user].operator::<CrossEntropy>().is_some_and(|loss| loss.reduction == LossReduction::None);
+        let loss = graph.users(logits.value).find(is_loss)?;
         let outputs = vec![node.result()?, graph.nodes[loss].result()?];
         Some(Proposal { operator: Arc::new(CrossEntropyGradient { with_loss: true, ..gradient }), inputs: node.inputs.clone(), outputs })
     };

@@ -1,20 +1,10 @@
 //! Losses over the classes on axis 1, as in PyTorch and ONNX.
 
 use elinvar_core::{DType, Error, Result};
+use elinvar_kernels::cross_entropy::LossReduction;
 
 use super::recorded;
 use crate::tensor::Tensor;
-
-/// What becomes of the losses of all places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossReduction {
-    /// They are the result, in the shape of the targets.
-    None,
-    /// Their sum, divided by that of the weights of the places that count: NaN if none does.
-    Mean,
-    /// Their sum.
-    Sum,
-}
 
 /// Which places count, and how much.
 struct Places {

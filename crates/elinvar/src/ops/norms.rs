@@ -28,8 +28,8 @@ operators! {
     example "let x = executor.tensor(&[2], &[200f32, 0.0])?;"; ("-1") => "[   0.0, -200.0]";
 
     /// The cross-entropy of each row of logits `[…, classes]` with its class in `targets […]` (i32, i64 or u32), as f32 `[…]`: minus the logarithm of its
-    /// softmax there. Rows whose target is `ignore_index` have none. Divide the sum by the number of those that count for PyTorch's mean.
-    cross_entropy cross_entropy_into (&self, targets: &Tensor, ignore_index: Option<isize>) => CrossEntropy { ignore_index, statistics: false }, Some(targets);
+    /// softmax there. Rows whose target is `ignore_index` have none. [`CrossEntropy::reduction`] makes one loss of them.
+    cross_entropy cross_entropy_into (&self, targets: &Tensor, ignore_index: Option<isize>) => CrossEntropy { ignore_index, ..CrossEntropy::default() }, Some(targets);
     errors "Not a floating-point tensor, targets of another shape or type. A target that is no class is reported when something is read.";
     example "let (x, targets) = (executor.tensor(&[2, 2], &[0f32, 0.0, 200.0, 0.0])?, executor.tensor(&[2], &[1i32, 0])?);";
     ("&targets", "None") => "[0.6931472,       0.0]" of "DType::F32, &[2]";

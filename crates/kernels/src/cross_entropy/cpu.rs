@@ -10,7 +10,7 @@ use super::{
 use crate::{
     float::{Float, as_f32, with_float},
     gather::index::{Index, for_indices, outside},
-    math,
+    math, order,
     parallel::{Shared, for_each, for_each_part},
     rows::{rows_per_task, with_scratch},
     signature::no_kernel,
@@ -27,14 +27,23 @@ pub(super) fn gradient(logits: DType, targets: DType) -> Result<HostKernel> {
     kernel.ok_or_else(|| no_kernel(targets))
 }
 
+pub(super) fn total(targets: DType) -> Result<HostKernel> {
+    let kernel: Option<HostKernel> = for_indices!(targets, I => run_total::<I>);
+    kernel.ok_or_else(|| no_kernel(targets))
+}
+
 impl Params {
+    fn is_ignored<I: Index>(&self, target: I) -> bool {
+        self.ignores == 1 && target.wide() == self.ignored
+    }
+
     /// The class of a row, if it counts.
     fn target<I: Index>(&self, target: I) -> Option<usize> {
-        if self.ignores == 1 && target.wide() == self.ignored { None } else { target.resolve(self.rows.length as usize) }
+        if self.is_ignored(target) { None } else { target.resolve(self.rows.length as usize) }
     }
 
     fn check<I: Index>(&self, targets: &[I]) -> Result<()> {
-        let is_wrong = |target: &I| !(self.ignores == 1 && target.wide() == self.ignored) && target.resolve(self.rows.length as usize).is_none();
+        let is_wrong = |target: &I| !self.is_ignored(*target) && target.resolve(self.rows.length as usize).is_none();
         match targets.iter().position(is_wrong) {
             None => Ok(()),
             Some(at) => Err(outside(targets[at], at, 0, self.rows.length as usize)),
@@ -76,6 +85,15 @@ fn run_loss<T: Float, I: Index>(arguments: &mut HostArguments<'_>) -> Result<()>
             }
         });
     });
+    Ok(())
+}
+
+fn run_total<I: Index>(arguments: &mut HostArguments<'_>) -> Result<()> {
+    let params: Params = arguments.params()?;
+    let (losses, targets, loss) = (arguments.input::<f32>(0)?, arguments.input::<I>(1)?, arguments.output::<f32>(2)?);
+    let total = order::sum(&losses[..targets.len()], |sum, loss| sum + loss);
+    let count = || order::sum(targets, |count, target| count + f32::from(u8::from(!params.is_ignored(target))));
+    loss[0] = if params.mean == 1 { total / count() } else { total };
     Ok(())
 }
 

@@ -164,6 +164,40 @@ template <typename T, typename I, uint COUNT, uint THREADS>
     loss[t.row] = target == OUTSIDE ? NAN : strict::log(found.sum) - (widen(row[target]) - found.max);
 }
 
+// The rows' losses as one: their sum, or that divided by how many targets count. Of one threadgroup.
+template <typename I, uint THREADS>
+[[kernel, max_total_threads_per_threadgroup(THREADS)]] void cross_entropy_total(
+    device const float* losses [[buffer(0)]],
+    device const I* targets [[buffer(1)]],
+    device float* loss [[buffer(2)]],
+    constant Params& params [[buffer(3)]],
+    threadgroup float* partial [[threadgroup(0)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]])
+{
+    const ulong rows = params.rows.outer;
+    const RowThread t = row_thread(rows, group, threads, simdgroup, lane);
+    const RowReader<float> row(losses, 1, t.row == 0 ? rows : 0);
+    float sums[SLOTS] = {}, counts[SLOTS] = {};
+    for (ulong k = SLOTS * t.index; row.has(k); k += SLOTS * t.count) {
+        float slots[SLOTS];
+        row.load(k, 0.0f, slots);
+        for (uint i = 0; i < SLOTS; ++i) {
+            sums[i] += slots[i];
+        }
+        const uint left = params.mean != 0 ? slots_left(k, rows) : 0;
+        for (uint i = 0; i < left; ++i) {
+            counts[i] += params.ignores != 0 && long(targets[k + i]) == params.ignored ? 0.0f : 1.0f;
+        }
+    }
+    const float total = combine_row<Add>(sums, t, partial), count = combine_row<Add>(counts, t, partial + 32);
+    if (t.row == 0 && t.index == 0) {
+        loss[0] = params.mean != 0 ? total / count : total;
+    }
+}
+
 template <typename T, typename I, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void cross_entropy_gradient(
     device const T* logits [[buffer(0)]],

@@ -12,6 +12,8 @@
 //! * Error against exact arithmetic: an exponential is taken from at most 4 above its origin, so that its argument rounds by `2 · 2^-24`; of the
 //!   multiplications three count, `5 · 2^-24` each, for others are of sums that have become less than `e^-4` of the last. Of the loss
 //!   `(d(n) + 22) · 2^-24` absolute beside `3 · 2^-24` relative; of the gradient, before its rounding, `(|x − m| + d(n) + 25) · 2^-24 · |g|`.
+//! * A loss that is reduced is the sum of the rows' in the canonical order, or that divided by how many targets count: NaN if none does. It takes a second
+//!   launch, whose error is that of [`crate::reduce`].
 //! * Targets are i32, i64 or u32; negative ones count from the end, and one outside is an error of the submission, with a loss of NaN. A target that is `ignore_index` has
 //!   neither loss nor gradient.
 
@@ -20,18 +22,21 @@ mod exponentials;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
-use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, KernelKey, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use crate::{
-    Definition, Description, Launch, Operator, Plan, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    binary::BinaryOp,
+    compare::CompareOp,
     description::describe,
-    elementwise::{self, Operand, Space},
+    elementwise::{self, Operand, Space, dispatch::named},
     gather::index,
     gradient::{self, Gradient},
     math,
     metal::{self, metal_file, params},
     order,
+    reduce::{Reduce, Reduction},
     rows::Rows,
     signature::{misshapen, operands},
 };
@@ -49,16 +54,34 @@ const FILES: &[MetalFile] = &[
     metal_file!("cross_entropy/cross_entropy.metal"),
 ];
 const LOSS: MetalForm = MetalForm::new(FILES, "cross_entropy").with_error_flag(index::OUTSIDE);
+const TOTAL: MetalForm = MetalForm::new(FILES, "cross_entropy_total");
 const GRADIENT: MetalForm = MetalForm::new(FILES, "cross_entropy_gradient").with_error_flag(index::OUTSIDE);
 
+named! {
+    /// What becomes of the losses of all places.
+    #[derive(Default)]
+    pub enum LossReduction("reduction") {
+        /// They are the result, in the shape of the targets.
+        #[default]
+        None "none",
+        /// Their sum, divided by that of the weights of the places that count: NaN if none does.
+        Mean "mean",
+        /// Their sum.
+        Sum "sum",
+    }
+}
+
 attributes! {
-    /// The cross-entropy of each row. Inputs `logits […, classes]` and `targets […]`; output `[…]`, f32, and the statistics where they are wanted.
+    /// The cross-entropy of each row, or of all of them. Inputs `logits […, classes]` and `targets […]`; output `[…]`, f32, or `[]` where it is reduced, and the
+    /// statistics where they are wanted.
     #[derive(Clone, Copy, Debug, Default)]
     pub struct CrossEntropy {
         /// The target of rows that do not count.
         pub ignore_index: Option<isize>,
         /// Also give `m` and `Σ e` of each row, with which the gradient looks at a row once.
         pub statistics: bool = false,
+        /// What becomes of the rows' losses.
+        pub reduction: LossReduction = none,
     }
 }
 
@@ -85,14 +108,16 @@ params! {
         /// Whether a gradient has the losses beside it.
         pub with_loss: u32,
         /// Whether a loss gives statistics, or a gradient takes them.
-        pub statistics: u64,
+        pub statistics: u32,
+        /// Whether a total is divided by how many targets count.
+        pub mean: u32,
     }
 }
 
 operands! {
     logits: read(DType::FLOATS), "[…, classes]";
     targets: read(index::TYPES), "[…], the class of each row; negative ones count from the end";
-    -> loss: write(&[DType::F32]), "[…]";
+    -> loss: write(&[DType::F32]), "[…], or [] where it is reduced";
     max: write(&[DType::F32]) optional, "with statistics: […], the largest logit";
     sum: write(&[DType::F32]) optional, "with statistics: […], the sum of exp(logits - max)";
 }
@@ -123,7 +148,7 @@ fn checked(logits: TensorInfo, targets: TensorInfo) -> Result<Shape> {
 
 fn params(logits: TensorInfo, ignore_index: Option<isize>, with_loss: bool, statistics: bool) -> Result<Params> {
     let (rows, ignored) = (Rows::new(logits.shape(), -1)?, ignore_index.unwrap_or_default() as i64);
-    Ok(Params { rows, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into(), statistics: statistics.into() })
+    Ok(Params { rows, ignored, ignores: ignore_index.is_some().into(), with_loss: with_loss.into(), statistics: statistics.into(), mean: 0 })
 }
 
 /// The key of a kernel over these rows, with how many threads share one, unless it shares a simdgroup with others.
@@ -140,15 +165,38 @@ impl Operator for CrossEntropy {
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let operands::Inputs { logits, targets } = operands::Inputs::new(inputs)?;
-        Ok(vec![TensorInfo::of(DType::F32, checked(logits, targets)?); if self.statistics { 3 } else { 1 }])
+        let mut outputs = vec![TensorInfo::of(DType::F32, checked(logits, targets)?); if self.statistics { 3 } else { 1 }];
+        if self.reduction != LossReduction::None {
+            outputs[0] = TensorInfo::of(DType::F32, Shape::new(&[])?);
+        }
+        Ok(outputs)
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
         let (params, types) = (params(inputs.logits, self.ignore_index, false, self.statistics)?, [inputs.logits.dtype, inputs.targets.dtype]);
         let kernel = cpu::loss(types[0], types[1])?;
-        let launch = Launch::new(key("cross_entropy", &types, &params.rows), kernel, &params, inputs.parameters(outputs)?);
-        Ok(params.rows.launch(launch.with_metal(LOSS), device).with_threadgroup_memory(2 * order::PARTIALS).into())
+        let mut buffers = inputs.parameters(outputs)?;
+        let total = match self.reduction {
+            LossReduction::None => None,
+            LossReduction::Mean | LossReduction::Sum => {
+                let losses = (Parameter::read("losses", DType::F32), Argument::Scratch(0));
+                let given = [losses, buffers[operands::AT.targets].clone(), buffers[operands::AT.loss].clone()];
+                buffers[operands::AT.loss].1 = Argument::Scratch(0);
+                let (params, count) = (Params { mean: (self.reduction == LossReduction::Mean).into(), ..params }, inputs.targets.elements());
+                let key = KernelKey::new("cross_entropy_total", &types[1..]).with("threads", order::row_threads_bound(count));
+                let [grid, threadgroup] = order::row_launch(1, count, device);
+                let launch = Launch::new(key, cpu::total(types[1])?, &params, given).with_metal(TOTAL).over(grid, threadgroup);
+                Some((launch.with_threadgroup_memory(2 * order::PARTIALS), count))
+            }
+        };
+        let launch = Launch::new(key("cross_entropy", &types, &params.rows), kernel, &params, buffers);
+        let mut plan: Plan = params.rows.launch(launch.with_metal(LOSS), device).with_threadgroup_memory(2 * order::PARTIALS).into();
+        if let Some((launch, count)) = total {
+            plan.launches.push(launch);
+            plan.scratch.push(4 * count.max(1));
+        }
+        Ok(plan)
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
@@ -156,12 +204,28 @@ impl Operator for CrossEntropy {
             return Err(Error::unsupported("cross_entropy has no gradient of its statistics"));
         }
         Gradient::new(self, inputs, upstream)?.of(wanted, |gradient, _| {
-            let mut given = vec![gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?];
+            let (logits, targets, mut dloss) = (gradient.input(operands::AT.logits)?, gradient.input(operands::AT.targets)?, gradient.upstream(0)?);
+            if self.reduction == LossReduction::Mean {
+                let count = self.count(gradient, targets)?;
+                dloss = gradient.binary(BinaryOp::Div, dloss, count)?;
+            }
+            let mut given = vec![logits, targets, gradient.broadcast(dloss, targets.info.shape())?];
             if self.statistics {
                 given.extend([gradient.output(1)?, gradient.output(2)?]);
             }
             gradient.apply(CrossEntropyGradient { ignore_index: self.ignore_index, with_loss: false }, &given)
         })
+    }
+}
+
+impl CrossEntropy {
+    /// How many targets count, as a number in f32.
+    fn count(&self, gradient: &mut Gradient, targets: crate::Operand) -> Result<crate::Operand> {
+        let Some(ignored) = self.ignore_index else { return gradient.number(DType::F32, targets.info.elements() as f64) };
+        let (targets, ignored) = (gradient.cast(targets, DType::I64)?, gradient.number(DType::I64, ignored as f64)?);
+        let counts = gradient.compare(CompareOp::Ne, targets, ignored)?;
+        let counts = gradient.cast(counts, DType::F32)?;
+        gradient.apply(Reduce { reduction: Reduction::Sum, axes: Vec::new(), keepdims: false }, &[counts])
     }
 }
 
@@ -202,7 +266,7 @@ impl Operator for CrossEntropyGradient {
         }
         let (mut definition, at) = (Definition::new(inputs), backward::AT);
         let given = [at.logits, at.targets, at.dloss, at.max, at.sum].map(|index| definition.input(index));
-        let loss = definition.apply_one(CrossEntropy { ignore_index: self.ignore_index, statistics: false }, &given[..2])?;
+        let loss = definition.apply_one(CrossEntropy { ignore_index: self.ignore_index, ..CrossEntropy::default() }, &given[..2])?;
         let dlogits = definition.apply_one(Self { with_loss: false, ..*self }, &given)?;
         definition.outputs = vec![dlogits, loss];
         Ok(Some(definition))

@@ -3,7 +3,7 @@
 use elinvar_core::DType;
 
 use super::{
-    CrossEntropy, CrossEntropyGradient,
+    CrossEntropy, CrossEntropyGradient, LossReduction,
     exponentials::{Group, exponentials},
 };
 use crate::{
@@ -33,7 +33,7 @@ fn random(dtype: DType, dims: &[usize]) -> HostTensor {
     HostTensor::random(dtype, dims, -8.0, 8.0, dims[dims.len() - 1] as u64)
 }
 
-fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 6] {
+fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 8] {
     let (dims, classes) = (logits.dims().to_vec(), logits.dims()[logits.dims().len() - 1]);
     let low = if by == DType::U32 { 0.0 } else { -(classes as f64) + 0.01 };
     let mut targets = HostTensor::random(by, &dims[..dims.len() - 1], low, classes as f64, 5).to_f64();
@@ -55,7 +55,7 @@ fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 6] 
         (0..rows).map(of).unzip::<_, _, Vec<_>, Vec<_>>()
     };
     let with_statistics = Case::new(
-        CrossEntropy { ignore_index: ignored, statistics: true },
+        CrossEntropy { ignore_index: ignored, statistics: true, reduction: LossReduction::None },
         [Some(logits.clone()), Some(targets.clone())],
         Bound::relative(4e-6).with_absolute(6e-6),
         move |i| {
@@ -64,11 +64,25 @@ fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 6] 
         },
     );
     let loss = Case::new(
-        CrossEntropy { ignore_index: ignored, statistics: false },
+        CrossEntropy { ignore_index: ignored, ..CrossEntropy::default() },
         [Some(logits.clone()), Some(targets.clone())],
         Bound::relative(1e-6).with_absolute(6e-6),
         move |i| vec![losses(&i[0], &i[1])],
     );
+    let rows = targets.dims().iter().product::<usize>();
+    let reduced = |reduction| {
+        Case::new(
+            CrossEntropy { ignore_index: ignored, statistics: false, reduction },
+            [Some(logits.clone()), Some(targets.clone())],
+            Bound::relative(4e-6).with_absolute(6e-6 * if reduction == LossReduction::Sum { rows as f64 } else { 1.0 }),
+            move |i| {
+                let total: f64 = losses(&i[0], &i[1]).iter().sum();
+                let count = i[1].iter().filter(|target| ignored.map(|ignored| ignored as f64) != Some(**target)).count();
+                vec![vec![if reduction == LossReduction::Mean { total / count as f64 } else { total }]]
+            },
+        )
+    };
+    let [mean, sum] = [LossReduction::Mean, LossReduction::Sum].map(reduced);
     let bound = Bound::relative(4e-6).with_absolute(4e-6);
     let rows: Vec<f32> = logits.to_f64().into_iter().map(|x| x as f32).collect();
     let (maxima, sums): (Vec<_>, Vec<_>) = rows
@@ -86,7 +100,7 @@ fn cases_of(logits: HostTensor, by: DType, ignored: Option<isize>) -> [Case; 6] 
         Case::new(both, given, bound.with_absolute(6e-6), move |i| vec![gradient(&i[0], &i[1], &i[2], ignored), losses(&i[0], &i[1])])
     };
     let given = given.to_vec();
-    [loss, with_statistics, gradient_alone(known.clone()), with_loss(known), gradient_alone(given.clone()), with_loss(given)]
+    [loss, with_statistics, gradient_alone(known.clone()), with_loss(known), gradient_alone(given.clone()), with_loss(given), mean, sum]
 }
 
 /// Rows whose logits lie far apart: threads that begin with visits of -∞ alone, origins that rise often and by much, and numbers of any size.
@@ -109,15 +123,18 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(cases_of(random(DType::F32, &[2, 5, 40]), DType::I64, Some(-100)));
     cases.extend(cases_of(random(DType::BF16, &[2, 33_001]), DType::I32, None));
     cases.extend(cases_of(random(DType::F16, &[300, 70]), DType::U32, Some(7)));
+    cases.extend(cases_of(random(DType::F32, &[5000, 3]), DType::I32, Some(1)));
+    cases.extend(cases_of(random(DType::F32, &[2, 1]), DType::I32, Some(0)));
     for (dtype, n) in [(DType::F32, 20_003), (DType::BF16, 40_000), (DType::F32, 300), (DType::F32, 250)] {
-        cases.extend(cases_of(far_apart(dtype, n), DType::I32, None));
+        // Their sum is beyond f32.
+        cases.extend(cases_of(far_apart(dtype, n), DType::I32, None).into_iter().take(6));
     }
     let (inf, nan) = (f64::INFINITY, f64::NAN);
     for n in [3, 300, 9000] {
         let row = |values: [f64; 3]| (0..n).map(move |k| values[k % 3]);
         let values: Vec<f64> = [[1.0, nan, 2.0], [-inf; 3], [inf, 0.0, 1.0]].into_iter().flat_map(row).collect();
-        let [loss, _, given, _, found, _] = cases_of(HostTensor::from_f64(DType::F32, &[3, n], &values), DType::I32, None);
-        cases.extend([loss, given, found]);
+        let [loss, _, given, _, found, _, mean, _] = cases_of(HostTensor::from_f64(DType::F32, &[3, n], &values), DType::I32, None);
+        cases.extend([loss, given, found, mean]);
     }
     cases
 }

@@ -190,7 +190,7 @@ impl<T: Load> Task<'_, T> {
         let part = self.x.stride / several::parts::<S>();
         if let Some(halves) = halves[first..].first_chunk_mut() {
             // A part of the rows of `X` stays in the first cache for all outputs.
-            for number in 0..several::parts::<S>() {
+            for number in 0..several::filled_parts::<S>(self.x.k) {
                 let x: [_; COUNT] = std::array::from_fn(|row| self.x.run(first + row, number * part, part).as_ptr());
                 let mut taken = 0;
                 while taken < outputs.len() {

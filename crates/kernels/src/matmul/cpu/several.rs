@@ -3,6 +3,8 @@
 //! Blocks of 256 elements are transposed by squares, so that each vector has one slot of many lanes: slots are summed without moving elements, and lanes for
 //! [`OUTPUTS`] rows of `W` at a time. A row of `W` is transposed once for all rows of `X`.
 
+use std::ops::Range;
+
 use super::{
     dot::{LINE_BYTES, PARTIALS},
     operand::Load,
@@ -29,35 +31,47 @@ pub(super) const fn parts<S: Simd>() -> usize {
     LANES / S::LANES * SLOTS / TOGETHER
 }
 
+/// How many of the parts of a transposed row of `k` elements have any: of shorter rows than a block the rest is zero.
+pub(super) const fn filled_parts<S: Simd>(k: usize) -> usize {
+    squares::<S>(k) * S::LANES / TOGETHER
+}
+
+/// Squares of a block with elements of such a row.
+const fn squares<S: Simd>(k: usize) -> usize {
+    if k < PARTIALS { k.div_ceil(S::LANES * S::LANES) } else { PARTIALS / (S::LANES * S::LANES) }
+}
+
 /// Rows of `W` whose products share what is loaded of `X`.
 pub(super) const fn shared<S: Simd>() -> usize {
     if S::LANES == 16 { 2 } else { 1 }
 }
 
 /// Transposes a row, widened and filled up to whole blocks by `padding`: of `W` by +0.0, of `X` by −0.0, whose product changes no accumulator. It becomes
-/// [`parts`], one after the other, each with the vectors of its slots block by block.
+/// [`parts`], one after the other, each with the vectors of its slots block by block; those that are not filled keep what they had.
 #[inline(always)]
 pub(super) fn transpose<S: Simd, T: Load>(simd: S, row: &[T], padding: f32, to: &mut [f32]) {
+    let squares = squares::<S>(row.len());
     for block in 0..to.len() / PARTIALS {
         let rest = &row[(block * PARTIALS).min(row.len())..];
-        match rest.first_chunk::<PARTIALS>() {
-            Some(whole) => transpose_block(simd, whole, block, to),
-            None => {
-                let mut filled = [padding; PARTIALS];
-                filled.iter_mut().zip(rest).for_each(|(to, value)| *to = value.to_f32());
-                transpose_block(simd, &filled, block, to);
-            }
+        let whole = squares.min(rest.len() / (S::LANES * S::LANES));
+        transpose_squares(simd, rest, 0..whole, block, to);
+        if whole < squares {
+            let mut filled = [padding; PARTIALS];
+            filled.iter_mut().zip(rest).for_each(|(to, value)| *to = value.to_f32());
+            transpose_squares(simd, &filled, whole..squares, block, to);
         }
     }
 }
 
+/// Transposes some squares of a block.
 #[inline(always)]
-fn transpose_block<S: Simd, T: Load>(simd: S, from: &[T; PARTIALS], block: usize, to: &mut [f32]) {
+fn transpose_squares<S: Simd, T: Load>(simd: S, from: &[T], squares: Range<usize>, block: usize, to: &mut [f32]) {
     let (part, vectors_of_part) = (to.len() / parts::<S>(), TOGETHER * S::LANES);
     assert!(part * parts::<S>() == to.len() && (block + 1) * vectors_of_part <= part);
-    for square in 0..PARTIALS / (S::LANES * S::LANES) {
+    assert!(squares.end <= PARTIALS / (S::LANES * S::LANES) && squares.end * S::LANES * S::LANES <= from.len());
+    for square in squares {
         let mut vectors = [simd.splat(0.0); 16];
-        // SAFETY: squares divide a block, and each part has room for the vectors of this block.
+        // SAFETY: there are such squares, and each part has room for the vectors of this block.
         unsafe {
             for i in 0..S::LANES {
                 let at = (square * S::LANES + i) * S::LANES;
