@@ -443,6 +443,10 @@ fn fast_cases() -> Vec<Case> {
     for pair in &PAIRS[1..] {
         cases.push(invariant(Scoring { offset: 90, ..causal }, Dims::new(6, 2, 45, 300, 64), *pair, Extra::default()));
         cases.push(invariant(Scoring { offset: 2449, ..causal }, Dims::new(8, 2, 1, 2500, 128), *pair, Extra::default()));
+        // Tiles of 16, 32 and 64 rows.
+        for (queries, width) in [(3, 128), (7, 64), (15, 128)] {
+            cases.push(invariant(Scoring { offset: 250, ..causal }, Dims::new(8, 2, queries, 300, width), *pair, Extra::default()));
+        }
         cases.push(invariant(
             causal,
             Dims { batch: 33, ..Dims::new(4, 4, 2, 150, 64) },

@@ -200,3 +200,38 @@ pub(super) fn plan_paged(
 pub(super) fn serves(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> bool {
     Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use elinvar_core::Result;
+
+    use super::*;
+    use crate::{Operator, TensorInfo, attention::paged::PagedAttention, cuda::gpu};
+
+    /// The thread blocks and threads of each launch for sequences of 8,192 keys at most, four heads to a key head.
+    fn launches(batch: usize, queries: usize, width: usize) -> Result<Vec<[u128; 2]>> {
+        let operator = PagedAttention { precision: Precision::Invariant, ..PagedAttention::default() };
+        let tensor = |dtype, dims: &[usize]| TensorInfo::new(dtype, dims).map(Some);
+        let pool = || tensor(DType::BF16, &[8, 256 * 32, width]);
+        let inputs = [
+            tensor(DType::F32, &[batch, 32, queries, width])?,
+            pool()?,
+            pool()?,
+            tensor(DType::I32, &[batch, 256])?,
+            tensor(DType::I32, &[batch, queries])?,
+        ];
+        let outputs = operator.infer(&inputs)?;
+        let plan = operator.plan(&inputs, &outputs, &gpu(90))?;
+        Ok(plan.launches.iter().map(|launch| [launch.grid.count(), launch.threadgroup.count()]).collect())
+    }
+
+    #[test]
+    fn few_rows_have_small_tiles_of_which_several_are_on_a_multiprocessor() -> Result<()> {
+        for (queries, resident) in [(1, 3), (2, 3), (4, 3), (8, 2), (16, 2)] {
+            assert_eq!(launches(8, queries, 128)?[0], [132 * resident, u128::from(THREADS)], "{queries} queries");
+        }
+        assert_eq!(launches(8, 17, 128)?[0], [132, u128::from(hopper::THREADS)]);
+        assert_eq!(launches(1, 1, 64)?, [[132 * 3, u128::from(THREADS)], [32, 64]]);
+        Ok(())
+    }
+}
