@@ -118,8 +118,8 @@ impl Instance {
         };
         let places = (device.threadgroup_memory / memory).min(resident) as u64 * device.compute_units.max(1) as u64;
         let tiles = rows.div_ceil(rows_of_tile) * s.kv_heads * s.batch;
-        // Blocks are shared out where rows are few, or there are fewer tiles than places for thread blocks.
-        let is_split = few.is_some() || tiles < places && blocks > 1 && can_split;
+        // Blocks are shared out where rows are few, or tiles take less than half of the places for thread blocks: what is left to be combined costs as much as a block.
+        let is_split = few.is_some() || 2 * tiles <= places && blocks > 1 && can_split;
         let split = SplitParams { group: s.group() as u32, parts: if is_split { blocks as u32 } else { 0 } };
         let items = u32::try_from(if is_split { tiles * blocks } else { tiles }).ok().filter(|&items| items <= i32::MAX as u32 / 2)?;
         let groups = items.min(places as u32);
@@ -230,7 +230,11 @@ mod tests {
         for (queries, resident) in [(1, 3), (2, 3), (4, 3), (8, 2), (16, 2)] {
             assert_eq!(launches(8, queries, 128)?[0], [132 * resident, u128::from(THREADS)], "{queries} queries");
         }
-        assert_eq!(launches(8, 17, 128)?[0], [132, u128::from(hopper::THREADS)]);
+        // One tile for each key head, two, and as many as all but four places.
+        let many = u128::from(hopper::THREADS);
+        assert_eq!(launches(8, 17, 128)?[0], [132, many]);
+        assert_eq!(launches(1, 33, 128)?, [[132, many], [32 * 33, 128]]);
+        assert_eq!(launches(1, 512, 128)?, [[128, many]]);
         assert_eq!(launches(1, 1, 64)?, [[132 * 3, u128::from(THREADS)], [32, 64]]);
         Ok(())
     }
