@@ -118,7 +118,7 @@ impl Instance {
         };
         let places = (device.threadgroup_memory / memory).min(resident) as u64 * device.compute_units.max(1) as u64;
         let tiles = rows.div_ceil(rows_of_tile) * s.kv_heads * s.batch;
-        // Blocks are shared out where rows are few, or tiles take less than half of the places for thread blocks: what is left to be combined costs as much as a block.
+        // Blocks are shared out where rows are few, or tiles take at most half of the places for thread blocks: what is left to be combined costs as much as a block.
         let is_split = few.is_some() || 2 * tiles <= places && blocks > 1 && can_split;
         let split = SplitParams { group: s.group() as u32, parts: if is_split { blocks as u32 } else { 0 } };
         let items = u32::try_from(if is_split { tiles * blocks } else { tiles }).ok().filter(|&items| items <= i32::MAX as u32 / 2)?;
