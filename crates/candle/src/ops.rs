@@ -117,7 +117,7 @@ impl Ops {
     /// # Errors
     /// A weight of another shape; elements other than f32, f16 and bf16.
     pub fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
-        self.run(RmsNorm { axis: -1, epsilon: eps }, given([x, weight]), || unfused::norm(x, Some(weight), None, eps, false))
+        self.run(RmsNorm { epsilon: eps, ..RmsNorm::default() }, given([x, weight]), || unfused::norm(x, Some(weight), None, eps, false))
     }
 
     /// Layer normalisation of the rows of `x [.., n]` by `weight [n]` and `bias [n]`, as [`candle_nn::ops::layer_norm`].

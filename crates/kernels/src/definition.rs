@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{DeviceProperties, Error, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{
+    cast::Cast,
     copy::Copy,
     launch::{Argument, Plan},
     operator::{Definition, Operand, Operator, Source, Step, TensorInfo},
@@ -14,6 +15,18 @@ impl Definition {
     /// Over these inputs, without a step.
     pub fn new(inputs: &[Option<TensorInfo>]) -> Self {
         Self { inputs: inputs.to_vec(), steps: Vec::new(), outputs: Vec::new(), updated: Vec::new() }
+    }
+
+    /// The result of an operator of these inputs, converted to a type.
+    ///
+    /// # Errors
+    /// What the operator rejects.
+    pub(crate) fn converted(operator: impl Operator, inputs: &[Option<TensorInfo>], to: DType) -> Result<Self> {
+        let mut definition = Self::new(inputs);
+        let operands: Vec<_> = (0..inputs.len()).map(|index| definition.input(index)).collect();
+        let result = definition.apply_one(operator, &operands)?;
+        definition.outputs = definition.apply(Cast { to }, &[Some(result)])?;
+        Ok(definition)
     }
 
     /// An input; none if it is absent.

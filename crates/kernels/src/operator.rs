@@ -149,6 +149,15 @@ pub trait Operator: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// The operator that gives its one result rounded to `to`, where the plan for `device` stores it so: then no launch needs to round it.
+    ///
+    /// # Errors
+    /// As [`Operator::infer`].
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let _ = (to, inputs, device);
+        Ok(None)
+    }
+
     /// The same in strict precision, where the operator offers a choice.
     fn strict(&self) -> Option<Arc<dyn Operator>> {
         None

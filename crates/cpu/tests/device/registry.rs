@@ -81,7 +81,7 @@ fn attributes_make_the_operator() {
     let build = |attributes: &[(&str, &str)]| find("attention").and_then(|d| d.operator(attributes.iter().copied()));
     let made = build(&[("causal", "true"), ("left_window", "7"), ("scale", "0.5"), ("tokens_first", "1"), ("precision", "fast")]).unwrap();
     let scoring = Scoring { causal: true, left_window: Some(7), scale: Some(0.5), ..Scoring::default() };
-    assert_eq!(format!("{made:?}"), format!("{:?}", Attention { scoring, tokens_first: true, precision: Precision::Fast }));
+    assert_eq!(format!("{made:?}"), format!("{:?}", Attention { scoring, tokens_first: true, precision: Precision::Fast, output: None }));
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn projection(x: Operand, linears: &[Linear], Around { epsilon, norm, gated, res
         None => {
             let inputs = [first, vec![norm], weights.into(), biases.into(), last].concat();
             let precision = linears.first().map_or(Precision::Strict, |linear| linear.precision);
-            Proposal { operator: Arc::new(Projection { epsilon, gated, precision }), inputs, outputs }
+            Proposal { operator: Arc::new(Projection { epsilon, gated, precision, output: None }), inputs, outputs }
         }
         Some(quantized) => {
             let inputs = [first, weights.into(), biases.into(), vec![norm], last].concat();

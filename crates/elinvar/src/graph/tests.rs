@@ -156,7 +156,8 @@ fn attend(tokens: usize, heads: usize, between: impl Fn(&Tensor) -> Result<()>) 
             between(&keys.on(recorded)?)?;
             values.kv_append(&v, &positions)?;
             let queries = q.rope(&positions, &frequencies)?.reshape(&[1, tokens, heads, 32])?.transpose(1, 2)?;
-            let attention = Attention { scoring: Scoring { causal: true, ..Scoring::default() }, tokens_first: true, precision: Precision::Strict };
+            let attention =
+                Attention { scoring: Scoring { causal: true, ..Scoring::default() }, tokens_first: true, precision: Precision::Strict, output: None };
             let whole = |cache: &Tensor| cache.reshape(&[1, 2, 128, 32]);
             queries.attention(&attention, &whole(&keys)?, &whole(&values)?, None, Some(&positions))
         })

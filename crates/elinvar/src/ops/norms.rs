@@ -35,7 +35,7 @@ operators! {
     ("&targets", "None") => "[0.6931472,       0.0]" of "DType::F32, &[2]";
 
     /// RMS normalisation of the last axis, times `weight`.
-    rms_norm rms_norm_into rms_norm_ (&self, weight: Option<&Tensor>, epsilon: f32) => RmsNorm { axis: -1, epsilon }, weight;
+    rms_norm rms_norm_into rms_norm_ (&self, weight: Option<&Tensor>, epsilon: f32) => RmsNorm { epsilon, ..RmsNorm::default() }, weight;
     errors "Not a floating-point tensor, or a weight of another shape than the last axis.";
     example "let (x, weight) = (executor.tensor(&[2], &[-4f32, 4.0])?, executor.tensor(&[2], &[1f32, 3.0])?);";
     ("Some(&weight)", "0.0") => "[-1.0,  3.0]";

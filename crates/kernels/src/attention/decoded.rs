@@ -29,8 +29,9 @@ pub(super) fn definition(operator: &Attention, inputs: &[Option<TensorInfo>], de
     let at = operands::AT;
     let (Some(k), Some(v)) = (decoded(at.k)?, decoded(at.v)?) else { return Ok(None) };
     let floats = operands::Inputs { k: k.info, v: v.info, ..given };
-    let (params, _) = operator.params(floats)?;
-    if [prefill::plan, tiled::plan].into_iter().all(|plan| plan(&params, floats, operator.precision, device).is_none()) {
+    let (params, y) = operator.params(floats)?;
+    let by_tensor_cores = prefill::plan(&params, floats, y.dtype, operator.precision, device);
+    if by_tensor_cores.or_else(|| tiled::plan(&params, floats, operator.precision, device)).is_none() {
         return Ok(None);
     }
     let [q, mask, positions, lengths] = [at.q, at.mask, at.positions, at.lengths].map(|index| definition.input(index));

@@ -81,7 +81,7 @@ attributes! {
     /// multiple of `Hkv`, and query head `h` uses key head `h / (Hq / Hkv)`. Beside an f32 `q`, `k` and `v` may be u8, whose last axis is a row packed in
     /// [`Format::Q8_0`](crate::quantized::Format). Optional: `mask`, broadcast to `[B, Hq, Tq, Tk]` (bool: true attends; float:
     /// added), `positions` i32 `[Tq]` or `[B, Tq]`, `lengths` i32 `[B]`. `q`, `k`, `v` may have any strides along which the last axis is contiguous,
-    /// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`) of `q`'s type.
+    /// the mask any at all. Output: `[B, Hq, Tq, Dv]` (or `[B, Tq, Hq, Dv]`).
     ///
     /// Keys at or after `Tk` do not exist: a cache of a fixed capacity is passed whole, with `causal` and positions (or lengths) that say how much
     /// of it is filled, so that one plan serves every step.
@@ -91,6 +91,8 @@ attributes! {
         pub tokens_first: bool = false,
         /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
+        /// Type of the output; that of `q` if absent.
+        pub output: Option<DType>,
     } and {
         /// How scores are made, and which keys are attended.
         pub scoring: Scoring,
@@ -118,7 +120,7 @@ operands! {
     mask: read(scoring::MASKS) optional, scoring::MASK;
     positions: read(&[DType::I32]) optional, scoring::POSITIONS;
     lengths: read(&[DType::I32]) optional, scoring::LENGTHS;
-    -> y: write(like q), "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type";
+    -> y: write(DType::FLOATS), "[B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of type output";
 }
 use operands::Inputs;
 
@@ -128,24 +130,36 @@ impl Operator for Attention {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(Inputs::new(inputs)?).map(|(_, y)| vec![y])
+        let y = self.params(Inputs::new(inputs)?)?.1;
+        operands::OUTPUTS[0].check(y.dtype)?;
+        Ok(vec![y])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         if let Some(definition) = decoded::definition(self, inputs, device)? {
             return definition.plan(device);
         }
-        let inputs = Inputs::new(inputs)?;
-        let (params, _) = self.params(inputs)?;
-        if device.simd_width <= 1 {
-            return inputs.for_cpu(outputs, &params);
-        }
-        let plans = [prefill::plan, blocks::plan, tiled::plan];
-        let plan = match plans.into_iter().find_map(|plan| plan(&params, inputs, self.precision, device)) {
-            Some(plan) => plan,
-            None => split::plan(&params, inputs, self.precision, device)?.map_or_else(|| gpu::plan(&params, inputs, device), Ok)?,
+        let (definition, inputs) = (self.stands_for(inputs)?, Inputs::new(inputs)?);
+        let (params, y) = self.params(inputs)?;
+        let plan = match (self.on_tensor_cores(&params, inputs, y.dtype, device), definition) {
+            (Some(plan), _) => plan,
+            (None, Some(definition)) => return definition.plan(device),
+            (None, None) if device.simd_width <= 1 => return inputs.for_cpu(outputs, &params),
+            (None, None) => split::plan(&params, inputs, self.precision, device)?.map_or_else(|| gpu::plan(&params, inputs, device), Ok)?,
         };
         Ok(plan.with_operations(params.operations()))
+    }
+
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let (inputs, operator) = (Inputs::new(inputs)?, Self { output: Some(to), ..*self });
+        let stores = self.output.is_none() && self.on_tensor_cores(&self.params(inputs)?.0, inputs, to, device).is_some();
+        Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        let q = Inputs::new(inputs)?.q.dtype;
+        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, to);
+        self.output.filter(|output| *output != q).map(converted).transpose()
     }
 
     fn precision(&self) -> Precision {
@@ -161,7 +175,10 @@ impl Operator for Attention {
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
-        gradient::gradient(self, inputs, upstream, wanted)
+        match self.stands_for(inputs)? {
+            Some(definition) => definition.gradient(self, upstream, wanted),
+            None => gradient::gradient(self, inputs, upstream, wanted),
+        }
     }
 }
 
@@ -193,6 +210,12 @@ impl Params {
 }
 
 impl Attention {
+    /// The plan of kernels for tensor cores, which may store another type than that of the queries.
+    fn on_tensor_cores(&self, params: &Params, inputs: Inputs, y: DType, device: &DeviceProperties) -> Option<Plan> {
+        let matrices = || tiled::plan(params, inputs, self.precision, device).filter(|_| y == inputs.q.dtype);
+        prefill::plan(params, inputs, y, self.precision, device).or_else(|| blocks::plan(params, inputs, y, self.precision, device)).or_else(matrices)
+    }
+
     fn params(&self, Inputs { q, k, v, mask, positions, lengths }: Inputs) -> Result<(Params, TensorInfo)> {
         let score = self.scoring.params([q, k], mask, positions, lengths)?;
         let [batch, heads, keys, _] = four("v", &v)?;
@@ -202,7 +225,7 @@ impl Attention {
         }
         let (batch, heads, queries) = (q.shape()[0], q.shape()[1], q.shape()[2]);
         let dims = if self.tokens_first { [batch, queries, heads, width] } else { [batch, heads, queries, width] };
-        let y = TensorInfo::new(q.dtype, &dims)?;
+        let y = TensorInfo::new(self.output.unwrap_or(q.dtype), &dims)?;
         let (head, token) = if self.tokens_first { (2, 1) } else { (1, 2) };
         let params = Params { score, v: View::new("v", &v, Some(0), 1, 2)?, y: View::new("y", &y, Some(0), head, token)?, value_width: width as u64 };
         Ok((params, y))

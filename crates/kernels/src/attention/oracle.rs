@@ -517,7 +517,7 @@ fn fast_strided([q, kv]: [DType; 2], queries: usize, keys: usize) -> Result<Case
     let k = stored(kv, [1, keys, 2, 64], 52).viewed(|layout| layout.permute(&[0, 2, 1, 3]))?;
     let v = stored(kv, [1, 2, keys + 10, 64], 53).viewed(|layout| layout.slice(2, keys + 4, keys, -1))?;
     let scoring = Scoring { causal: true, offset: (keys - queries) as i64, ..Scoring::default() };
-    Ok(case_of(Attention { scoring, tokens_first: true, precision: Precision::Fast }, d, [q, k, v], Extra::default()))
+    Ok(case_of(Attention { scoring, tokens_first: true, precision: Precision::Fast, output: None }, d, [q, k, v], Extra::default()))
 }
 
 /// Keys and values one element apart from the words of their rows.

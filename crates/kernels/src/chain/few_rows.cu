@@ -1,11 +1,11 @@
 // Products of up to 64 rows.
 //
-// Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k, for those of matrices before the launches ahead
-// have ended; another multiplies them.
+// Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k of matrices, before the launches ahead have
+// ended; a warp sends for those of rows; another warpgroup multiplies them.
 //
 // Macro beside those of tiles.cu: PANELS (of a piece).
 
-constexpr u32 COMPUTERS = 128, SENDERS = 128;
+constexpr u32 COMPUTERS = 128, SENDERS = 128, ROW_SENDERS = 32;
 
 // A place of the ring in shared memory: panels of matrices, then those of rows.
 struct Place {
@@ -28,22 +28,24 @@ struct Place {
     }
 };
 
-// Sends for a piece of the rows.
-DEVICE void send_rows(const Place& place, const unsigned char* x, u32 piece) {
-    const u32 bytes = PANELS * place.p.eights * ATOM;
-    expect(place.full(), bytes);
-    copy_bulk(place.rows(), x + u64(piece) * bytes, bytes, place.full());
+// What this thread sent for is there, once it is.
+template <bool WIDE>
+DEVICE void finish(u32 barrier) {
+    if constexpr (WIDE) {
+        arrive_after_copies(barrier);
+    } else {
+        asm volatile("fence.proxy.async;" ::: "memory");
+        arrive(barrier);
+    }
 }
 
-// Sends for what a thread block multiplies, but for the first rows: a thread for sixteen bytes of every sixteenth row of the panels of matrices.
-// WIDE: these begin on multiples of sixteen bytes.
+// Sends for rows of matrices: a thread for sixteen bytes of every sixteenth one.
 template <bool WIDE>
-DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], u32 height) {
+DEVICE void send(Place place, const Layer (&layers)[3], u32 height) {
     constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
     const ChainProduct& p = place.p;
     const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
     const u32 at = row * 128 + (unit ^ row % 8) * 16;
-    u32 first = p.stages;
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
         const ELEMENT* from[COUNT];
@@ -55,37 +57,37 @@ DEVICE void send(Place place, const unsigned char* x, const Layer (&layers)[3], 
         }
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
             wait(place.empty(), place.parity ^ 1);
-            if (first > 0) {
-                --first;
-            } else if (thread == 0) {
-                await_launches();
-                send_rows(place, x, piece);
-            }
 #pragma unroll 1
             for (u32 panel = 0; panel < PANELS; ++panel) {
                 const u32 to = place.columns() + panel * EIGHTS * ATOM + at, start = (piece * PANELS + panel) * PANEL;
 #pragma unroll
                 for (u32 r = 0; r < COUNT; ++r) {
-                    if (COLUMNS % EVERY != 0 && row + r * EVERY >= COLUMNS) {
-                        continue;
-                    }
-                    if constexpr (WIDE) {
-                        copy_async_ahead(to + r * EVERY * 128, from[r] + start);
-                    } else {
-                        u32 words[4];
-                        for (u32 e = 0; e < 4; ++e) {
-                            words[e] = from[r][start + 2 * e].bits | u32(from[r][start + 2 * e + 1].bits) << 16;
-                        }
-                        store_shared(to + r * EVERY * 128, words);
+                    if (COLUMNS % EVERY == 0 || row + r * EVERY < COLUMNS) {
+                        copy_unit<WIDE>(to + r * EVERY * 128, from[r] + start);
                     }
                 }
             }
-            if constexpr (WIDE) {
-                arrive_after_copies(place.full());
-            } else {
-                asm volatile("fence.proxy.async;" ::: "memory");
-                arrive(place.full());
+            finish<WIDE>(place.full());
+        }
+    }
+}
+
+// Sends for the rows, as often as there are tiles: a thread for sixteen bytes of every fourth one.
+template <bool WIDE>
+DEVICE void send_rows(Place place, const ELEMENT* x) {
+    const ChainProduct& p = place.p;
+    const u32 lane = threadIdx.x % 32, unit = lane % 8;
+    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            wait(place.empty(), place.parity ^ 1);
+#pragma unroll 1
+            for (u32 panel = 0; panel < PANELS; ++panel) {
+                const u32 to = place.rows() + panel * p.eights * ATOM;
+                for (u32 row = lane / 8; row < p.m; row += 4) {
+                    copy_unit<WIDE>(to + row * 128 + (unit ^ row % 8) * 16, x + row * p.k + (piece * PANELS + panel) * PANEL + unit * 8);
+                }
             }
+            finish<WIDE>(place.full());
         }
     }
 }
@@ -119,17 +121,13 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
             if (gated) {
                 value = gate(value, p.present & 2 ? x[height] + load_as(up_bias, p.bias, column) : x[height]);
             }
-            layer.y[place] = p.present & RESIDUAL ? residual[place] + value : value;
+            store_result(p, layer.y, place, p.present & RESIDUAL ? residual[place] + value : value);
         }
     }
 }
 
-DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer (&layers)[3], u32 height, const float* residual) {
+DEVICE void compute(Place place, float* all, const Layer (&layers)[3], u32 height, const float* residual) {
     const ChainProduct& p = place.p;
-    for (Place first = place; threadIdx.x == 0 && first.parity == 0; first.advance()) {
-        send_rows(first, x, first.stage);
-    }
-    __syncwarp();
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         float sums[4 * EIGHTS] = {};
         settle(sums);
@@ -166,8 +164,8 @@ DEVICE void compute(Place place, float* all, const unsigned char* x, const Layer
     }
 }
 
-extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_few_rows(
-    const unsigned char* x,
+extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 1) chain_few_rows(
+    const ELEMENT* x,
     const ELEMENT* w0,
     const ELEMENT* w1,
     const ELEMENT* w2,
@@ -178,6 +176,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_few_r
     float* y0,
     float* y1,
     float* y2,
+    unsigned char*,
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
@@ -188,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_few_r
     float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * PANELS * (EIGHTS + p.eights) * ATOM);
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.stages; ++i) {
-            init(place.barriers + 16 * i, SENDERS + 1);
+            init(place.barriers + 16 * i, SENDERS + ROW_SENDERS);
             init(place.barriers + 16 * i + 8, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -197,10 +196,17 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS, 1) chain_few_r
     admit_launches();
     if (threadIdx.x < COMPUTERS) {
         await_launches();
-        compute(place, all, x, layers, height, residual);
+        compute(place, all, layers, height, residual);
+    } else if (threadIdx.x >= COMPUTERS + SENDERS) {
+        await_launches();
+        if ((u64(x) & 15) == 0) {
+            send_rows<true>(place, x);
+        } else {
+            send_rows<false>(place, x);
+        }
     } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
-        send<true>(place, x, layers, height);
+        send<true>(place, layers, height);
     } else {
-        send<false>(place, x, layers, height);
+        send<false>(place, layers, height);
     }
 }

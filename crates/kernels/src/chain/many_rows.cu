@@ -6,6 +6,8 @@
 constexpr u32 COMPUTERS = 256, GROUP = 128, BLOCK = 128;
 // Registers of a thread: of 168, those that send leave some to those that compute.
 constexpr u32 TO_SEND = 40, TO_COMPUTE = 232;
+// Maps of a thread block: of the matrices, and of the rows.
+constexpr u32 ROW_MAP = 3, MAPS = 4;
 constexpr u32 HALF = EIGHTS / 2 * ATOM, ROWS = BLOCK / 8 * ATOM, STAGE = 2 * HALF + ROWS;
 
 // A place of the ring in shared memory: a panel of matrices, then those of rows.
@@ -37,9 +39,26 @@ struct Half {
     DEVICE Half(const Tile& tile, u32 half, u32 height) : number(height < COLUMNS ? half : tile.number), first(tile.first + (height < COLUMNS ? 0 : half * (COLUMNS / 2))) {}
 };
 
-// By a warp. MAPPED: matrices begin on multiples of sixteen bytes, and there are maps of them.
+// By a warp: the maps of a thread block, by way of shared memory.
+DEVICE void make_maps(unsigned char* maps, u32 shared, const ELEMENT* x, const Layer (&layers)[3], const ChainProduct& p) {
+    const u32 lane = threadIdx.x % 32;
+    const auto has = [&](u32 i) { return i == ROW_MAP || layers[i].n > 0; };
+    if (lane < MAPS && has(lane)) {
+        const Layer& layer = lane == 0 ? layers[0] : lane == 1 ? layers[1] : layers[2];
+        make_map(shared + 128 * lane, lane == ROW_MAP ? Mapped{x, p.k, p.m, BLOCK} : Mapped{layer.w, p.k, layer.n, COLUMNS / 2});
+    }
+    __syncwarp();
+#pragma unroll
+    for (u32 i = 0; i < MAPS; ++i) {
+        if (has(i)) {
+            publish_map(maps + 128 * i, shared + 128 * i);
+        }
+    }
+}
+
+// By a warp. MAPPED: there are maps of the matrices and, after them, of the rows.
 template <bool MAPPED>
-DEVICE void send(Place place, const unsigned char* x, const unsigned char* maps, const Layer (&layers)[3], const ChainProduct& p, u32 height) {
+DEVICE void send(Place place, const ELEMENT* x, const unsigned char* maps, const Layer (&layers)[3], const ChainProduct& p, u32 height) {
     const u32 lane = threadIdx.x % 32;
     for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
@@ -51,25 +70,25 @@ DEVICE void send(Place place, const unsigned char* x, const unsigned char* maps,
                     const Half half(tile, column / (COLUMNS / 2), height);
                     const Layer& layer = half.number == 0 ? layers[0] : half.number == 1 ? layers[1] : layers[2];
                     const ELEMENT* from = layer.w + min(u64(half.first + column % (COLUMNS / 2)), layer.n - 1) * p.k + piece * PANEL + unit * 8;
-                    u32 words[4];
-                    for (u32 e = 0; e < 4; ++e) {
-                        words[e] = from[2 * e].bits | u32(from[2 * e + 1].bits) << 16;
-                    }
-                    store_shared(place.columns() + column * 128 + (unit ^ column % 8) * 16, words);
+                    copy_unit<false>(place.columns() + column * 128 + (unit ^ column % 8) * 16, from);
+                }
+                for (u32 i = lane; i < BLOCK * 8; i += 32) {
+                    const u32 row = i / 8, unit = i % 8;
+                    copy_unit<false>(place.rows() + row * 128 + (unit ^ row % 8) * 16, x + min(tile.row + row, p.m - 1) * p.k + piece * PANEL + unit * 8);
                 }
                 asm volatile("fence.proxy.async;" ::: "memory");
                 __syncwarp();
             }
             if (lane == 0) {
-                expect(place.full(), ROWS + (MAPPED ? 2 * HALF : 0));
-                const unsigned char* rows = x + tile.row * 2 * p.k + u64(piece) * (ROWS / 2);
-                copy_bulk(place.rows(), rows, ROWS / 2, place.full());
-                copy_bulk(place.rows() + ROWS / 2, rows + BLOCK * p.k, ROWS / 2, place.full());
+                expect(place.full(), MAPPED ? ROWS + 2 * HALF : 0);
+                if constexpr (MAPPED) {
+                    copy_box(place.rows(), maps + 128 * ROW_MAP, piece * PANEL, u32(tile.row), place.full());
 #pragma unroll
-                for (u32 h = 0; MAPPED && h < 2; ++h) {
-                    if (CLUSTER == 1 || h == blockIdx.x % CLUSTER) {
-                        const Half half(tile, h, height);
-                        copy_box(place.columns() + h * HALF, maps + 128 * half.number, piece * PANEL, half.first, place.full(), CLUSTER);
+                    for (u32 h = 0; h < 2; ++h) {
+                        if (CLUSTER == 1 || h == blockIdx.x % CLUSTER) {
+                            const Half half(tile, h, height);
+                            copy_box_to_all(place.columns() + h * HALF, maps + 128 * half.number, piece * PANEL, half.first, place.full(), CLUSTER);
+                        }
                     }
                 }
             }
@@ -98,7 +117,7 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, c
                 value = gate(value, p.present & 2 ? up + load_as(up_bias, p.bias, column) : up);
             }
             const u64 at = row * tile.layer.n + column;
-            tile.layer.y[at] = p.present & RESIDUAL ? residual[at] + value : value;
+            store_result(p, tile.layer.y, at, p.present & RESIDUAL ? residual[at] + value : value);
         }
     }
 }
@@ -143,7 +162,7 @@ DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COMPUTERS + GROUP, 1) chain_many_rows(
-    const unsigned char* x,
+    const ELEMENT* x,
     const ELEMENT* w0,
     const ELEMENT* w1,
     const ELEMENT* w2,
@@ -154,6 +173,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     float* y0,
     float* y1,
     float* y2,
+    unsigned char* all_maps,
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
@@ -170,18 +190,18 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     meet();
     admit_launches();
     await_launches();
-    const unsigned char* rows = x + MAPS;
     if (threadIdx.x < COMPUTERS) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
         compute(place, layers, p, height, residual);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_SEND));
         if (threadIdx.x >= COMPUTERS + 32) {
-        } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
-            acquire_maps(x, 3);
-            send<true>(place, rows, x, layers, p, height);
+        } else if (((u64(w0) | u64(w1) | u64(w2) | u64(x)) & 15) == 0) {
+            unsigned char* maps = all_maps + blockIdx.x * 128 * MAPS;
+            make_maps(maps, base + ATOM - 128 * MAPS, x, layers, p);
+            send<true>(place, x, maps, layers, p, height);
         } else {
-            send<false>(place, rows, x, layers, p, height);
+            send<false>(place, x, nullptr, layers, p, height);
         }
     }
     __syncwarp();

@@ -4,14 +4,16 @@
 //! products and a sum does not depend on their place in a tile; so an element depends on its row, its column and `k` alone, neither on the other rows nor on
 //! their number. f32 rows are rounded to the type of the weights first. Up to 64 rows read the weights once.
 
-use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
+use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter, Result};
 
 use crate::{
     Argument, Launch, Plan, TensorInfo,
+    cast::Cast,
     cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
     launch::product_operations,
-    matmul::{ABSENT, dtype_code},
+    matmul::dtype_code,
     metal::{metal_file, params},
+    operator::Bound,
 };
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
@@ -30,7 +32,7 @@ const ATOM: usize = 1024;
 const MOST_EIGHTS: [usize; 2] = [31, 32];
 
 /// Threads of a thread block, of few rows and of many.
-const THREADS: [u32; 2] = [256, 384];
+const THREADS: [u32; 2] = [288, 384];
 
 /// Pieces that a thread block has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and of few rows those
 /// that are read but do not exist.
@@ -40,30 +42,8 @@ const SLACK: [usize; 2] = [10 << 10, 2 << 10];
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
 const SHORT: usize = 640 << 10;
 
-/// Threads that round a row, and bytes of maps of the weights before the rounded rows.
-const ROUNDERS: u32 = 512;
-const MAPS: usize = 1024;
-
-params! {
-    /// Rows to be rounded.
-    struct Rounded {
-        /// Elements of a row.
-        pub k: u64,
-        /// Rows of each layer's matrix.
-        pub n: [u64; 3],
-        /// Whether they are normalised first.
-        pub is_normalised: u32,
-        /// The type of the norm's weight.
-        pub norm: u32,
-        /// Added to the mean of the squares.
-        pub epsilon: f32,
-        /// Rows of a block of up to 64, in eights.
-        pub eights: u32,
-        /// Rows of the boxes of the matrices' maps; zero where there are none.
-        pub height: u32,
-        pub unused: u32,
-    }
-}
+/// Bytes of a thread block's maps of the weights and of the rows.
+const MAPS: usize = 512;
 
 params! {
     /// A product of rows and the matrices of layers.
@@ -74,7 +54,7 @@ params! {
         pub k: u64,
         /// Rows of each layer's matrix; zero where it is absent.
         pub n: [u64; 3],
-        /// Which of the biases and the residual there are, and whether the layers are gated: a bit each.
+        /// Which of the biases and the residual there are, whether the layers are gated, and whether their result is rounded: a bit each.
         pub present: u32,
         /// The type of the biases.
         pub bias: u32,
@@ -92,8 +72,7 @@ params! {
 
 const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
-const ROUND: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, MAPPED, Rounded::METAL, metal_file!("chain/rounded.cu")];
-const FEW_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, EIGHTS, ChainProduct::METAL, TILES, metal_file!("chain/few_rows.cu")];
+const FEW_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, metal_file!("chain/few_rows.cu")];
 const MANY_ROWS: &[MetalFile] =
     &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu")];
 
@@ -161,47 +140,36 @@ pub(crate) struct Layers {
     /// Which of the biases there are.
     pub(crate) biases: [bool; 3],
     pub(crate) has_residual: bool,
-    /// Whether they give what SwiGLU makes of `y0` and `y1`.
+    /// Whether they give what SwiGLU makes of `y0` and `y1`, and that rounded to the type of the weights.
     pub(crate) gated: bool,
-    /// What is added to the mean of the squares and the type of the weight, if there is one, where the rows are normalised, in an order of their own.
-    pub(crate) norm: Option<(f32, Option<DType>)>,
+    pub(crate) rounded: bool,
 }
 
 impl Layers {
-    /// Adds the launches, unless there is nothing to compute. `operands` are the weights, the biases, the residual and the results; what the layers lack is absent.
-    pub(crate) fn plan(&self, [x, norm]: [Argument; 2], operands: [Argument; 10], device: &DeviceProperties, plan: &mut Plan) -> Option<()> {
+    /// Adds the launches, unless there is nothing to compute. f32 rows are rounded by one of their own. `operands` are the weights, the biases, the residual and
+    /// the results; what the layers lack is absent.
+    pub(crate) fn plan(&self, x: Bound, operands: [Argument; 10], device: &DeviceProperties, plan: &mut Plan) -> Result<Option<()>> {
         let ([m, k], [weight, bias]) = (self.extents, self.dtypes);
         let (number, tiling) = (usize::from(weight == DType::BF16), self.tiling(device));
-        let tiles = tiling.ends[2] * tiling.blocks;
-        if tiles == 0 {
-            return None;
-        }
         let Tiling { many, blocks, rows, eights, cluster, panels, .. } = tiling;
-        let rounded = Argument::Scratch(plan.scratch.len());
-        let (epsilon, norm_type) = self.norm.unwrap_or((0.0, None));
-        let n = self.n.map(|n| n as u64);
-        let params = Rounded {
-            k: k as u64,
-            n,
-            is_normalised: self.norm.is_some().into(),
-            norm: norm_type.map_or(ABSENT, dtype_code),
-            epsilon,
-            eights: rows.min(FEW / 8) as u32,
-            height: if many { 4 * eights as u32 } else { 0 },
-            unused: 0,
+        let tiles = tiling.ends[2] * blocks;
+        if tiles == 0 {
+            return Ok(None);
+        }
+        let rounded = if x.0.dtype == weight {
+            x.1
+        } else {
+            plan.scratch.push(weight.size() * m * k);
+            let rounded = Argument::Scratch(plan.scratch.len() - 1);
+            plan.add(&Cast { to: weight }, &[Some(x)], &[rounded], device)?;
+            rounded
         };
-        let norm = (Parameter::read("norm", norm_type.unwrap_or(DType::F32)).or_absent().prefetched(), norm);
-        let matrices = ["w0", "w1", "w2"].map(|name| Parameter::read(name, weight).or_absent());
-        let mapped = matrices.clone().into_iter().zip(operands.iter().map(|&matrix| if many { matrix } else { Argument::Absent }));
-        let buffers = [(Parameter::read("x", DType::F32), x), norm.clone()].into_iter().chain(mapped);
-        let buffers = buffers.chain([(Parameter::write("y", DType::U8), rounded)]);
-        let form = source(ROUND, "rounded_rows", [&[("ELEMENT", "f16")], &[("ELEMENT", "bf16")]][number]);
-        let round = Launch::on_cuda(KernelKey::new("rounded_rows", &[norm.0.dtype, weight]), form, &params, buffers);
-        let present = (0..3).map(|i| u32::from(self.biases[i]) << i).sum::<u32>() | u32::from(self.has_residual) << 3 | u32::from(self.gated) << 4;
+        let bits = [self.has_residual, self.gated, self.rounded];
+        let present = self.biases.into_iter().chain(bits).enumerate().map(|(i, is_present)| u32::from(is_present) << i).sum();
         let params = ChainProduct {
             m: m as u64,
             k: k as u64,
-            n,
+            n: self.n.map(|n| n as u64),
             present,
             bias: dtype_code(bias),
             blocks: blocks as u32,
@@ -217,19 +185,21 @@ impl Layers {
             ("chain_few_rows", source(FEW_ROWS, "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]))
         };
         let key = KernelKey::new(entry, &[weight, bias]).with("eights", eights as u32).with("panels", panels as u32).with("cluster", cluster as u32);
+        let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster);
         let read = |name, dtype| Parameter::read(name, dtype).or_absent();
-        let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, DType::F32).or_absent());
-        // Many rows wait for the maps before they read the matrices.
-        let matrices = matrices.map(|matrix| if many { matrix } else { matrix.prefetched() }).into_iter();
-        let parameters = matrices.chain(["b0", "b1", "b2"].map(|name| read(name, bias))).chain([read("residual", DType::F32)]).chain(results);
-        let buffers = [(Parameter::read("x", DType::U8), rounded)].into_iter().chain(parameters.zip(operands));
-        let product = Launch::on_cuda(key, form, &params, buffers).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
-        let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster) as u32;
-        plan.launches.push(round.over(Extent::linear(u32::try_from(m).ok()?), Extent::linear(ROUNDERS)));
-        plan.launches.push(product.over(Extent::linear(groups), Extent::linear(THREADS[usize::from(many)])).with_threadgroup_memory(tiling.memory));
-        let maps = if many { MAPS } else { 0 };
-        plan.scratch.push(Some(maps + k / PANEL * blocks * rows * ATOM).filter(|&bytes| bytes <= device.max_buffer_bytes)?);
-        Some(())
+        // Many rows wait for the launches ahead before they make maps, and read the matrices by these.
+        let matrices = ["w0", "w1", "w2"].map(|name| if many { read(name, weight) } else { read(name, weight).prefetched() });
+        let maps = (Parameter::write("maps", DType::U8).or_absent(), if many { Argument::Scratch(plan.scratch.len()) } else { Argument::Absent });
+        let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, if self.rounded { weight } else { DType::F32 }).or_absent());
+        let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
+        let buffers = [(Parameter::read("x", weight), rounded)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
+        let product = Launch::on_cuda(key, form, &params, buffers.chain([maps])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
+        let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS[usize::from(many)]));
+        plan.launches.push(product.with_threadgroup_memory(tiling.memory));
+        if many {
+            plan.scratch.push(MAPS * groups);
+        }
+        Ok(Some(()))
     }
 
     fn tiling(&self, device: &DeviceProperties) -> Tiling {
@@ -270,7 +240,7 @@ mod tests {
     }
 
     fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
-        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], has_residual: false, gated, norm: None }
+        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], has_residual: false, gated, rounded: false }
     }
 
     /// Each tile is one of a layer, the ring fits the memory and has room for a piece that is multiplied and one that is sent for.

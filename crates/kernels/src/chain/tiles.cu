@@ -1,5 +1,5 @@
-// Tiles of rows, rounded to the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added;
-// of two, gated, half of a tile's rows of matrices of each.
+// Tiles of rows, of the type of the matrices, times the matrices of up to three linear layers: each with a bias or none; of one layer, the residual added;
+// of two, gated, half of a tile's rows of matrices of each, and the results rounded if need be.
 //
 // Macros: ELEMENT (f16 or bf16), EIGHTS and COLUMNS (a tile's rows of matrices, in eights and in all).
 
@@ -7,7 +7,7 @@ constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes 
 constexpr u32 STEPS = PANEL / 16;
 constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
 // Bits of ChainProduct::present.
-constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16;
+constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16, ROUNDED = 32;
 
 struct Layer {
     const ELEMENT* w;
@@ -35,6 +35,29 @@ struct Tile {
         first = (index - (number == 0 ? 0 : number == 1 ? p.ends[0] : p.ends[1])) * height;
     }
 };
+
+// Sixteen bytes of a row, to where wgmma takes them from. WIDE: they begin on a multiple of sixteen bytes.
+template <bool WIDE>
+DEVICE void copy_unit(u32 to, const ELEMENT* from) {
+    if constexpr (WIDE) {
+        copy_async_ahead(to, from);
+    } else {
+        u32 words[4];
+        for (u32 e = 0; e < 4; ++e) {
+            words[e] = from[2 * e].bits | u32(from[2 * e + 1].bits) << 16;
+        }
+        store_shared(to, words);
+    }
+}
+
+// A result of a layer.
+DEVICE void store_result(const ChainProduct& p, float* y, u64 place, float value) {
+    if (p.present & ROUNDED) {
+        store(reinterpret_cast<ELEMENT*>(y) + place, value);
+    } else {
+        y[place] = value;
+    }
+}
 
 // gate(x) · up of the table of scalar functions, to the bit: what SwiGLU multiplies.
 DEVICE float gate(float x, float up) {
@@ -75,7 +98,12 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, 
 #pragma unroll
             for (u32 eight = 0; eight < EIGHTS / 2; ++eight) {
                 const float *x = sums + 4 * eight + i, *up = x + EIGHTS / 2 * 4;
-                to[4 * eight] = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
+                const float2 pair = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
+                if (p.present & ROUNDED) {
+                    reinterpret_cast<u32*>(tile.layer.y)[start / 2 + 4 * eight] = pack<ELEMENT>(pair.x, pair.y);
+                } else {
+                    to[4 * eight] = pair;
+                }
             }
         } else if (p.present & RESIDUAL) {
 #pragma unroll

@@ -118,7 +118,7 @@ fn reference(operator: &dyn Operator, given: &[&Array], all: &[Option<Array>], d
         Softmax(Softmax { axis, log }) => along(given[0], *axis, |row| softmax::oracle::softmax(row, *log));
         Reduce(reduce) => reduced(given[0], reduce);
         MatMul(product) => multiplied(product, given, dims);
-        RmsNorm(RmsNorm { axis, epsilon }) => {
+        RmsNorm(RmsNorm { axis, epsilon, .. }) => {
             let length = given[0].dims[axis_of(given[0], *axis)..].iter().product();
             rms_norm::oracle::rms_norm(&given[0].values, elements(1), length, (*epsilon).into())
         };

@@ -84,7 +84,7 @@ fn cases(precision: Precision, [rows, n, k]: [usize; 3]) -> Vec<Rows> {
         let mut layers = |epsilon, gated, norm: &Option<HostTensor>, weights: [Option<HostTensor>; 3], bias, residual| {
             let [w0, w1, w2] = weights;
             let inputs = vec![x.clone(), norm.clone(), w0, w1, w2, None, bias, None, residual];
-            cases.push(Rows::new(Projection { epsilon, gated, precision }, inputs, &[0, 8]));
+            cases.push(Rows::new(Projection { epsilon, gated, precision, output: None }, inputs, &[0, 8]));
         };
         let [first, second, third] = narrow;
         layers(Some(1e-5), false, &norm, [matrix(first, 2), matrix(second, 8), matrix(third, 9)], random(weight, &[second], 10), None);
@@ -107,7 +107,8 @@ fn gated(precision: Precision, weight: DType, [rows, n, k]: [usize; 3]) -> [Case
     let mut inputs =
         vec![random(DType::F32, &[rows, k], 1), random(DType::F32, &[k], 6), random(weight, &[n, k], 2), random(weight, &[n, k], 8), None];
     inputs.resize(9, None);
-    [true, false].map(|gated| Case::new(Projection { epsilon: Some(1e-5), gated, precision }, inputs.clone(), Bound::EXACT, |_| Vec::new()))
+    [true, false]
+        .map(|gated| Case::new(Projection { epsilon: Some(1e-5), gated, precision, output: None }, inputs.clone(), Bound::EXACT, |_| Vec::new()))
 }
 
 /// Whether gated layers have the bits that SwiGLU makes of their results.

@@ -31,7 +31,6 @@ use crate::{
     Argument, Definition, Description, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     chain,
-    copy::Copy,
     description::describe,
     signature::{mismatch, operands, shape_of},
 };
@@ -119,17 +118,13 @@ impl MatMul {
             biases: [bias.is_some(), false, false],
             has_residual: false,
             gated: false,
-            norm: None,
+            rounded: false,
         };
-        let [mut x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
+        let [x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let none = Argument::Absent;
         let mut plan = Plan::default();
-        if !a.layout.is_contiguous() {
-            plan.scratch.push(a.elements() * a.dtype.size());
-            plan.add(&Copy, &[Some((a, x))], &[Argument::Scratch(0)], device)?;
-            x = Argument::Scratch(0);
-        }
-        Ok(product.plan([x, none], [w, none, none, bias, none, none, none, y, none, none], device, &mut plan).map(|()| plan))
+        let operands = [w, none, none, bias, none, none, none, y, none, none];
+        Ok(product.plan((a, x), operands, device, &mut plan)?.map(|()| plan))
     }
 
     /// The operands for the vendor's library, where that gains.

@@ -369,21 +369,23 @@ struct RowShare {
     }
 
     // Stores a visit, and keeps it as it was stored.
-    void store(device T* row, uint v, thread const float (&slots)[SLOTS], thread Kept<T>& kept) const {
+    template <typename U>
+    void store(device U* row, uint v, thread const float (&slots)[SLOTS], thread Kept<U>& kept) const {
         for (uint i = 0; i < PIECES; ++i) {
             narrow(slots + i * LENGTH, kept.pieces[v][i]);
             if (has(v, i) && wide) {
-                *reinterpret_cast<device Piece<T, LENGTH>*>(row + first + at(v, i)) = kept.pieces[v][i];
+                *reinterpret_cast<device Piece<U, LENGTH>*>(row + first + at(v, i)) = kept.pieces[v][i];
             } else if (has(v, i)) {
                 for (uint j = 0; j < LENGTH; ++j) {
-                    row[first + at(v, i) + j] = narrow<T>(slots[i * LENGTH + j]);
+                    row[first + at(v, i) + j] = narrow<U>(slots[i * LENGTH + j]);
                 }
             }
         }
     }
 
-    void store(device T* row, uint v, thread const float (&slots)[SLOTS]) const {
-        Kept<T> kept;
+    template <typename U>
+    void store(device U* row, uint v, thread const float (&slots)[SLOTS]) const {
+        Kept<U> kept;
         store(row, v, slots, kept);
     }
 

@@ -1,7 +1,7 @@
 //! Linear layers of one input in one launch: what a transformer's layer does around its attention while it decodes.
 //!
 //! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
-//! `silu(y_0) · y_1` for two. Activations are f32, weights f32, f16 or bf16.
+//! `silu(y_0) · y_1` for two. Weights are f32, f16 or bf16, activations f32; what the rows are rounded to anyway they and the outputs may be.
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast and invariant
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
 
 use crate::{
-    Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
+    cast::Cast,
     chain,
     cuda::CudaFeatures,
     description::describe,
@@ -29,6 +30,7 @@ use crate::{
     math,
     matmul::{DOT, FEW_FOR_LIBRARY, LINES, MatMul, SHARED_ROW, Sums, check_extents, kept_row_bytes},
     metal::{self, metal_file, params},
+    operator::Bound,
     order,
     rms_norm::{NORMALISED, RmsNorm, check_weight},
     signature::{mismatch, misshapen, operands, shape_of},
@@ -59,8 +61,8 @@ const METAL: MetalForm = MetalForm::new(
 attributes! {
     /// Linear layers of one input.
     ///
-    /// Inputs: `x […, k]`, f32; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
-    /// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs, f32:
+    /// Inputs: `x […, k]`; `norm [k]`, the norm's weight, where `epsilon` is given; `w0 [n0, k]`, `w1 [n1, k]`, `w2 [n2, k]` of one type, the latter
+    /// two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type, each optional; `residual […, n0]`, f32, optional beside a single weight. Outputs:
     /// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
     #[derive(Clone, Copy, Debug)]
     pub struct Projection {
@@ -70,12 +72,14 @@ attributes! {
         pub gated: bool = false,
         /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
+        /// Type of the outputs; f32 if absent.
+        pub output: Option<DType>,
     }
 }
 
 impl Default for Projection {
     fn default() -> Self {
-        Self { epsilon: None, gated: false, precision: Precision::Strict }
+        Self { epsilon: None, gated: false, precision: Precision::Strict, output: None }
     }
 }
 
@@ -109,7 +113,7 @@ const AT_ONCE: usize = 2;
 const FEW_ROWS: usize = 8;
 
 operands! {
-    x: read(&[DType::F32]), "[…, k]";
+    x: read(DType::FLOATS), "[…, k]";
     norm: read(DType::FLOATS) optional prefetched, "[k], the norm's weight; 1 where absent";
     w0: read(DType::FLOATS) prefetched, "[n0, k]";
     w1: read(like w0) optional prefetched, "[n1, k], of the type of w0";
@@ -118,9 +122,9 @@ operands! {
     b1: read(like b0) optional, "[n1]; none where absent; biases have one type";
     b2: read(like b0) optional, "[n2]; none where absent";
     residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
-    -> y0: write(&[DType::F32]), "[…, n0]";
-    y1: write(&[DType::F32]) optional, "[…, n1], for a second weight that is not the gated one";
-    y2: write(&[DType::F32]) optional, "[…, n2], for a third weight";
+    -> y0: write(DType::FLOATS), "[…, n0], of type output";
+    y1: write(like y0) optional, "[…, n1], for a second weight that is not the gated one";
+    y2: write(like y0) optional, "[…, n2], for a third weight";
 }
 use operands::{AT, Inputs as Layers};
 
@@ -153,7 +157,7 @@ impl Layers {
         self.x.shape().split_last().map_or([1, 1], |(&k, rows)| [rows.iter().product(), k])
     }
 
-    /// The result of weight `index`.
+    /// The result of weight `index`, in f32.
     fn result(&self, index: usize) -> Result<TensorInfo> {
         let mut dims = self.x.shape().to_vec();
         dims.pop();
@@ -219,7 +223,9 @@ impl Operator for Projection {
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let layers = Layers::new(inputs)?;
         layers.check(*self)?;
-        (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(index)).collect()
+        let dtype = self.output();
+        operands::OUTPUTS[0].check(dtype)?;
+        (0..if self.gated { 1 } else { layers.count() }).map(|index| Ok(TensorInfo { dtype, ..layers.result(index)? })).collect()
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
@@ -229,7 +235,20 @@ impl Operator for Projection {
             return Ok(plan);
         }
         let by_library = is_fast && has_library(device) && rows > FEW_FOR_LIBRARY;
-        if device.simd_width > 1 && !by_library { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
+        let in_f32 = [layers.x.dtype, self.output()] == [DType::F32; 2];
+        if device.simd_width > 1 && !by_library && in_f32 { self.for_gpu(&layers, outputs, device) } else { self.definition(inputs)?.plan(device) }
+    }
+
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
+        let layers = Layers::new(inputs)?;
+        let rounds = self.epsilon.is_none() && layers.x.dtype == DType::F32 && self.has_chains(&layers, device);
+        Ok(rounds.then(|| Rounding { input: AT.x, to: layers.w0.dtype, operator: Arc::new(*self) }))
+    }
+
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let operator = Self { output: Some(to), ..*self };
+        let stores = self.output.is_none() && to != DType::F32 && operator.has_chains(&Layers::new(inputs)?, device);
+        Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
     }
 
     fn precision(&self) -> Precision {
@@ -257,10 +276,8 @@ impl Projection {
         }
     }
 
-    /// The rows normalised into a temporary.
-    fn normalise(&self, plan: &mut Plan, layers: &Layers, epsilon: f32, to: Argument, device: &DeviceProperties) -> Result<()> {
-        let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
-        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[to], device)
+    fn output(&self) -> DType {
+        self.output.unwrap_or(DType::F32)
     }
 
     fn definition(&self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
@@ -268,8 +285,11 @@ impl Projection {
         layers.check(*self)?;
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
+        if layers.x.dtype != DType::F32 {
+            x = Some(definition.apply_one(Cast { to: DType::F32 }, &[x])?);
+        }
         if let Some(epsilon) = self.epsilon {
-            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
+            x = Some(definition.apply_one(RmsNorm { epsilon, ..RmsNorm::default() }, &[x, definition.input(AT.norm)])?);
         }
         let linear = MatMul { transpose_b: true, precision: self.precision, ..MatMul::default() };
         for index in 0..layers.count() {
@@ -283,6 +303,12 @@ impl Projection {
         }
         if let (Some(residual), &[result]) = (definition.input(AT.residual), &*definition.outputs) {
             definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[Some(residual), Some(result)])?;
+        }
+        if self.output() != DType::F32 {
+            for result in std::mem::take(&mut definition.outputs) {
+                let converted = definition.apply_one(Cast { to: self.output() }, &[Some(result)])?;
+                definition.outputs.push(converted);
+            }
         }
         Ok(definition)
     }
@@ -301,12 +327,7 @@ impl Projection {
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
-        let mut x = Argument::Input(AT.x);
-        if let Some(epsilon) = self.epsilon.filter(|_| !inside) {
-            plan.scratch.push(4 * m * k);
-            x = Argument::Scratch(0);
-            self.normalise(&mut plan, layers, epsilon, x, device)?;
-        }
+        let (_, x) = if inside { (layers.x, Argument::Input(AT.x)) } else { self.normalised(layers, DType::F32, device, &mut plan)? };
         let source = match self.epsilon {
             Some(_) if inside => 2,
             _ => u32::from(kept),
@@ -343,48 +364,54 @@ impl Projection {
         Ok(plan)
     }
 
-    /// The plan of products whose sums are chains, where the device has them. One row has a kernel of fewer launches, where its bits may differ.
-    fn by_chains(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
-        let extents = layers.extents();
+    /// Whether its sums are chains. One row has a kernel of fewer launches, where its bits may differ.
+    fn has_chains(&self, layers: &Layers, device: &DeviceProperties) -> bool {
         let serves = match self.precision {
             Precision::Strict => false,
-            Precision::Fast => (2..=chain::FEW).contains(&extents[0]),
+            Precision::Fast => (2..=chain::FEW).contains(&layers.extents()[0]),
             Precision::Invariant => true,
         };
-        if !serves || !layers.weights().iter().flatten().all(|weight| chain::takes(*weight, device)) {
+        let (x, weight, output) = (layers.x.dtype, layers.w0.dtype, self.output());
+        let takes = x == DType::F32 || x == weight && self.epsilon.is_none();
+        let gives = output == DType::F32 || output == weight && self.gated;
+        serves && takes && gives && layers.weights().iter().flatten().all(|weight| chain::takes(*weight, device))
+    }
+
+    /// The plan of products whose sums are chains, where it has some.
+    fn by_chains(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        if !self.has_chains(layers, device) {
             return Ok(None);
         }
         let product = chain::Layers {
-            extents,
+            extents: layers.extents(),
             n: [0, 1, 2].map(|index| layers.n(index)),
             dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
             biases: layers.biases().map(|bias| bias.is_some()),
             has_residual: layers.residual.is_some(),
             gated: self.gated,
-            norm: self.epsilon.filter(|_| self.precision == Precision::Fast).map(|epsilon| (epsilon, layers.norm.map(|norm| norm.dtype))),
+            rounded: self.output() != DType::F32,
         };
         let mut plan = Plan::default();
-        let rows = match product.norm {
-            Some((_, norm)) => [Argument::Input(AT.x), norm.map_or(Argument::Absent, |_| Argument::Input(AT.norm))],
-            None => [self.normalised(layers, device, &mut plan)?, Argument::Absent],
-        };
+        let rows = self.normalised(layers, layers.w0.dtype, device, &mut plan)?;
         let operands = layers.operands(outputs)?.map(|(_, argument)| argument);
-        Ok(product.plan(rows, operands, device, &mut plan).map(|()| plan))
+        Ok(product.plan(rows, operands, device, &mut plan)?.map(|()| plan))
     }
 
-    /// The rows that are multiplied, by the norm's own operator if there is one.
-    fn normalised(&self, layers: &Layers, device: &DeviceProperties, plan: &mut Plan) -> Result<Argument> {
-        let Some(epsilon) = self.epsilon else { return Ok(Argument::Input(AT.x)) };
-        let (to, [m, k]) = (Argument::Scratch(plan.scratch.len()), layers.extents());
-        plan.scratch.push(4 * m * k);
-        self.normalise(plan, layers, epsilon, to, device)?;
+    /// The rows that are multiplied: those that the norm's own operator gives, in this type, if there is a norm.
+    fn normalised(&self, layers: &Layers, dtype: DType, device: &DeviceProperties, plan: &mut Plan) -> Result<Bound> {
+        let x = (layers.x, Argument::Input(AT.x));
+        let Some(epsilon) = self.epsilon else { return Ok(x) };
+        let to = (TensorInfo::of(dtype, *layers.x.shape()), Argument::Scratch(plan.scratch.len()));
+        plan.scratch.push(to.0.bytes());
+        let norm = layers.norm.map(|norm| (norm, Argument::Input(AT.norm)));
+        plan.add(&RmsNorm { epsilon, output: Some(dtype), ..RmsNorm::default() }, &[Some(x), norm], &[to.1], device)?;
         Ok(to)
     }
 
     /// The plan of several rows where the device multiplies integers so, with the norm and the gate of their own operators.
     fn on_tensor_cores(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
         let ([m, k], mut plan) = (layers.extents(), Plan::default());
-        let from = self.normalised(layers, device, &mut plan)?;
+        let (_, from) = self.normalised(layers, DType::F32, device, &mut plan)?;
         let mut operands = layers.operands(outputs)?;
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {

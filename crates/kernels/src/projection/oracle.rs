@@ -21,6 +21,8 @@ struct Layers<'a> {
     bias: Option<DType>,
     gated: bool,
     residual: bool,
+    /// Whether rows and results are of the type of the weights.
+    narrow: bool,
     precision: Precision,
 }
 
@@ -39,7 +41,7 @@ impl Layers<'_> {
         let n = self.n.to_vec();
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
-        inputs[AT.x] = uniform(DType::F32, &[m, k], 1);
+        inputs[AT.x] = uniform(if self.narrow { self.weight } else { DType::F32 }, &[m, k], 1);
         inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
         let layers = n.len();
         for (index, &n) in n.iter().enumerate() {
@@ -52,7 +54,8 @@ impl Layers<'_> {
         // Normalised elements are at most about twice as large, and so are sums; a gate multiplies two of them.
         let size = (k as f64).sqrt() * if gated { 2.0 + (k as f64).sqrt() } else { 2.0 };
         let bound = Bound::relative(3e-6).with_absolute((error(precision, [DType::F32, self.weight], k) + self.rounding()) * size);
-        Case::new(Projection { epsilon, gated, precision }, inputs, bound, move |i| {
+        let output = self.narrow.then_some(self.weight);
+        Case::new(Projection { epsilon, gated, precision, output }, inputs, bound, move |i| {
             let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
                 let sums = product([m, n[index], k], |r, l| x[r * k + l], |c, l| i[AT.w0 + index][c * k + l]);
@@ -78,6 +81,7 @@ pub(crate) fn cases() -> Vec<Case> {
         bias: None,
         gated: false,
         residual: false,
+        narrow: false,
         precision: Precision::Strict,
     };
     let normed = |layers: Layers<'static>, dtype: DType| Layers { norm: Some(dtype), ..layers }.case();
@@ -122,7 +126,10 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(normed(Layers { n: &[70, 64, 3], bias: Some(DType::F32), ..of }, weight));
         cases.push(normed(Layers { n: &[45, 45], gated: true, bias: Some(weight), ..of }, DType::F32));
         cases.push(Layers { n: &[200], residual: true, ..of }.case());
+        cases.push(Layers { n: &[45, 45], gated: true, bias: Some(weight), narrow: true, ..of }.case());
+        cases.push(Layers { n: &[64, 64], gated: true, narrow: true, ..of }.case());
     }
+    cases.push(Layers { m: 3, k: 40, n: &[19, 6], narrow: true, ..plain }.case());
     cases.push(Layers { m: 8, k: 2048, n: &[9000], ..fast }.case());
     cases.push(Layers { m: 3, k: 64, n: &[33_000], ..fast }.case());
     cases.push(Layers { m: 150, k: 64, n: &[9_000], ..invariant }.case());

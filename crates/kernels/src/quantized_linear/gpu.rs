@@ -67,7 +67,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         plan.scratch.push(layers.x.bytes());
         x = Argument::Scratch(0);
         let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
-        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[x], device)?;
+        plan.add(&RmsNorm { epsilon, ..RmsNorm::default() }, &inputs, &[x], device)?;
     }
     let mut buffers = layers.parameters(outputs)?;
     buffers[AT.x].1 = x;

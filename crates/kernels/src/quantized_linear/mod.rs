@@ -309,7 +309,7 @@ impl QuantizedLinear {
         let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
         if let Some(epsilon) = self.epsilon {
-            x = Some(definition.apply_one(RmsNorm { axis: -1, epsilon }, &[x, definition.input(AT.norm)])?);
+            x = Some(definition.apply_one(RmsNorm { epsilon, ..RmsNorm::default() }, &[x, definition.input(AT.norm)])?);
         }
         for index in 0..layers.count() {
             let (weight, bias) = (definition.input(AT.w0 + index), definition.input(AT.b0 + index));

@@ -13,6 +13,8 @@ mod cpu;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
+use std::sync::Arc;
+
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
 use crate::{
@@ -36,6 +38,14 @@ attributes! {
         pub axis: isize = -1,
         /// Added to the mean of the squares.
         pub epsilon: f32 = 1e-5,
+        /// Type of the output; that of `x` if absent.
+        pub output: Option<DType>,
+    }
+}
+
+impl Default for RmsNorm {
+    fn default() -> Self {
+        Self { axis: -1, epsilon: 1e-5, output: None }
     }
 }
 
@@ -64,6 +74,7 @@ params! {
 pub(crate) const NORMALISED: MetalFile = metal_file!("rms_norm/normalised.metal");
 
 const FILES: &[MetalFile] = &[metal::TYPES, order::METAL, Rows::METAL, Params::METAL, metal_file!("rms_norm/rms_norm.metal")];
+const METAL: MetalForm = MetalForm::new(FILES, "rms_norm");
 
 /// Checks the weight (or bias) of a normalisation over the axes of `x` from `axis`; both with their names.
 pub(crate) fn check_weight((name, x): (&str, TensorInfo), axis: isize, (weight_name, weight): (&str, Option<TensorInfo>)) -> Result<()> {
@@ -81,7 +92,7 @@ const WEIGHT: &str = "the shape of x from axis on; 1 where absent";
 operands! {
     x: read(DType::FLOATS), "[…]";
     weight: read(DType::FLOATS) optional, WEIGHT;
-    -> y: write(like x), "as x";
+    -> y: write(DType::FLOATS), "as x, of type output";
 }
 
 operands! {
@@ -102,21 +113,44 @@ impl Operator for RmsNorm {
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let operands::Inputs { x, weight } = operands::Inputs::new(inputs)?;
         check_weight(("x", x), self.axis, ("weight", weight))?;
-        Ok(vec![TensorInfo::of(x.dtype, *x.shape())])
+        let output = self.output.unwrap_or(x.dtype);
+        operands::OUTPUTS[0].check(output)?;
+        Ok(vec![TensorInfo::of(output, *x.shape())])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+        let definition = self.stands_for(inputs)?;
+        if let Some(definition) = definition.as_ref().filter(|_| device.simd_width <= 1) {
+            return definition.plan(device);
+        }
         let inputs = operands::Inputs::new(inputs)?;
         let (x, weight) = (inputs.x, inputs.dtype(operands::AT.weight));
         let rows = Rows::from_axis(x.shape(), self.axis)?;
         let params = Params { rows, epsilon: self.epsilon, weighted: inputs.weight.is_some().into() };
-        let key = rows.key(KernelKey::new("rms_norm", &[x.dtype, weight])).with("threads", order::row_threads_bound(rows.length as usize));
-        let launch =
-            Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rms_norm"));
+        let key = KernelKey::new("rms_norm", &[x.dtype, weight, outputs[0].dtype]);
+        let (key, buffers) = (rows.key(key).with("threads", order::row_threads_bound(rows.length as usize)), inputs.parameters(outputs)?);
+        let launch = match definition {
+            Some(_) => Launch::on_gpu(key, METAL, &params, buffers),
+            None => Launch::new(key, cpu::kernel(x.dtype, weight)?, &params, buffers).with_metal(METAL),
+        };
         Ok(rows.launch(launch, device).with_threadgroup_memory(order::PARTIALS).into())
     }
 
+    fn rounded(&self, to: DType, _: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let gains = self.output.is_none() && to.is_float() && device.simd_width > 1;
+        Ok(gains.then(|| Arc::new(Self { output: Some(to), ..*self }) as Arc<dyn Operator>))
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        let x = operands::Inputs::new(inputs)?.x.dtype;
+        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, to);
+        self.output.filter(|output| *output != x).map(converted).transpose()
+    }
+
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {
+        if let Some(definition) = self.stands_for(inputs)? {
+            return definition.gradient(self, upstream, wanted);
+        }
         of_norm(Gradient::new(self, inputs, upstream)?, wanted, self.axis, self.epsilon, false)
     }
 }
@@ -150,7 +184,7 @@ impl Operator for AddRmsNorm {
         self.infer(inputs)?;
         let mut definition = Definition::new(inputs);
         let sum = definition.apply_one(Binary { op: BinaryOp::Add }, &[definition.input(0), definition.input(1)])?;
-        let norm = RmsNorm { axis: self.axis, epsilon: self.epsilon };
+        let norm = RmsNorm { axis: self.axis, epsilon: self.epsilon, output: None };
         let normalised = definition.apply_one(norm, &[Some(sum), definition.input(2)])?;
         definition.outputs = vec![sum, normalised];
         Ok(Some(definition))

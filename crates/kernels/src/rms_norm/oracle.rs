@@ -21,18 +21,27 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = for_rows(|dtype, n| {
         let x = HostTensor::random(dtype, &[3, n], -4.0, 4.0, n as u64);
         let weight = (n % 3 > 0).then(|| HostTensor::random(dtype, &[n], -2.0, 2.0, 1));
-        [Case::new(RmsNorm { axis: -1, epsilon }, [Some(x), weight], BOUND, move |i| vec![rms_norm(&i[0], &i[1], n, epsilon.into())])]
+        [Case::new(RmsNorm { epsilon, ..RmsNorm::default() }, [Some(x), weight], BOUND, move |i| vec![rms_norm(&i[0], &i[1], n, epsilon.into())])]
     });
     // Longer than a threadgroup keeps, and many short ones.
     for (dtype, dims) in [(DType::F32, [1, 33_001]), (DType::F16, [300, 70])] {
         let (x, weight) = (HostTensor::random(dtype, &dims, -4.0, 4.0, 7), HostTensor::random(DType::BF16, &dims[1..], -2.0, 2.0, 8));
-        let operator = RmsNorm { axis: -1, epsilon };
+        let operator = RmsNorm { epsilon, ..RmsNorm::default() };
         cases.push(Case::new(operator, [Some(x), Some(weight)], BOUND, move |i| vec![rms_norm(&i[0], &i[1], dims[1], epsilon.into())]));
+    }
+    // Results of another type.
+    for (number, output) in DType::FLOATS.iter().enumerate() {
+        for n in [70, 4096] {
+            let dtype = DType::FLOATS[(number + 1) % 3];
+            let (x, weight) = (HostTensor::random(dtype, &[3, n], -4.0, 4.0, 7), HostTensor::random(DType::BF16, &[n], -2.0, 2.0, 8));
+            let operator = RmsNorm { epsilon, output: Some(*output), ..RmsNorm::default() };
+            cases.push(Case::new(operator, [Some(x), Some(weight)], BOUND, move |i| vec![rms_norm(&i[0], &i[1], n, epsilon.into())]));
+        }
     }
     for weight in DType::FLOATS {
         let x = HostTensor::random(DType::F32, &[2, 70, 5, 100], -3.0, 3.0, 5);
         let weight = HostTensor::random(*weight, &[5, 100], -1.0, 1.0, 6);
-        let operator = RmsNorm { axis: 2, epsilon: 0.5 };
+        let operator = RmsNorm { axis: 2, epsilon: 0.5, output: None };
         cases.push(Case::new(operator, [Some(x), Some(weight)], BOUND, |i| vec![rms_norm(&i[0], &i[1], 500, 0.5)]));
     }
     let sums = [(DType::F32, 33, 40), (DType::F16, 33, 1000), (DType::BF16, 33, 2049), (DType::BF16, 2, 33_001)];

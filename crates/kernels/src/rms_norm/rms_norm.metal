@@ -71,8 +71,8 @@ inline float rms_scale(float squares, float n, constant Params& params) {
 }
 
 // A row that is kept in registers; so are its weights, which are in flight meanwhile.
-template <typename Source, typename T, typename W, uint VISITS, uint COUNT>
-inline void rms_normalize_kept(Source source, device const W* weight, device T* to, RowShare<T, VISITS, COUNT> share, constant Params& params,
+template <typename Source, typename T, typename W, typename Y, uint VISITS, uint COUNT>
+inline void rms_normalize_kept(Source source, device const W* weight, device Y* to, RowShare<T, VISITS, COUNT> share, constant Params& params,
                                threadgroup float* partial) {
     const bool weighted = params.weighted != 0;
     typename Source::Kept kept;
@@ -103,8 +103,8 @@ inline void rms_normalize_kept(Source source, device const W* weight, device T* 
     }
 }
 
-template <typename Source, typename T, typename W>
-inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to, constant Params& params, RowThread t, threadgroup float* partial) {
+template <typename Source, typename W, typename Y>
+inline void rms_normalize(Source source, device const W* weight, RowWriter<Y> to, constant Params& params, RowThread t, threadgroup float* partial) {
     const RowReader<W> weights(weight, 1, to.n);
     const bool weighted = params.weighted != 0;
     const uint first = SLOTS * t.index, stride = SLOTS * t.count;
@@ -126,11 +126,11 @@ inline void rms_normalize(Source source, device const W* weight, RowWriter<T> to
     }
 }
 
-template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
+template <typename T, typename W, typename Y, uint VISITS, uint COUNT, uint THREADS>
 [[kernel, max_total_threads_per_threadgroup(THREADS)]] void rms_norm(
     device const T* x [[buffer(0)]],
     device const W* weight [[buffer(1)]],
-    device T* y [[buffer(2)]],
+    device Y* y [[buffer(2)]],
     constant Params& params [[buffer(3)]],
     threadgroup float* partial [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
@@ -149,7 +149,7 @@ template <typename T, typename W, uint VISITS, uint COUNT, uint THREADS>
         const RowShare<T, VISITS, COUNT> share(t, uint(n), is_wide(x) & is_wide(weight) & is_wide(y));
         rms_normalize_kept(source, weight, y + start, share, params, partial);
     } else {
-        rms_normalize(source, weight, RowWriter<T>(y + start, 1, n), params, t, partial);
+        rms_normalize(source, weight, RowWriter<Y>(y + start, 1, n), params, t, partial);
     }
 }
 

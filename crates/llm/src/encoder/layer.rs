@@ -82,7 +82,7 @@ impl Layer {
 
     /// Each text's attention to itself.
     fn attend(&self, x: &Tensor, runs: &[Run]) -> Result<Tensor> {
-        let attention = Attention { scoring: Scoring::default(), tokens_first: true, precision: x.executor().precision() };
+        let attention = Attention { scoring: Scoring::default(), tokens_first: true, precision: x.executor().precision(), output: None };
         let hidden = x.shape()[1];
         let projected = [self.query.apply(x)?, self.key.apply(x)?, self.value.apply(x)?];
         let parts = runs.iter().map(|run| {

@@ -163,7 +163,7 @@ impl Attention {
         }
         let k = heads(x, &self.k, self.kv_heads, self.k_norm.as_ref())?;
         let v = heads(x, &self.v, self.kv_heads, None)?;
-        let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision() };
+        let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision(), output: None };
         let frequencies = &context.frequencies;
         let attended = match &context.kept {
             Kept::Text(LayerCache { keys, values }) => {
@@ -207,7 +207,7 @@ impl Attention {
     /// Attention of rotated queries `[tokens, heads, head_dim]` of many texts.
     fn in_pages(&self, q: &Tensor, LayerCache { keys, values }: &LayerCache, places: &Places) -> Result<Tensor> {
         let Scoring { scale, softcap, left_window, .. } = self.scoring;
-        let attention = PagedAttention { scale, softcap, left_window, page: places.page as u64, precision: q.executor().precision() };
+        let attention = PagedAttention { scale, softcap, left_window, page: places.page as u64, precision: q.executor().precision(), output: None };
         let mut first = 0;
         let groups = places.groups.iter().map(|Group { table, positions }| {
             let [texts, tokens] = [0, 1].map(|axis| positions.shape()[axis]);

@@ -106,7 +106,7 @@ fn invariant_products_are_strict_where_no_kernel_is_their_own() {
             [
                 (Box::new(MatMul { transpose_b: true, precision, ..MatMul::default() }), vec![x, inputs[1], None]),
                 (Box::new(LoraLinear { scale: 1.0, precision }), inputs.into_iter().chain([None]).collect()),
-                (Box::new(Projection { epsilon: Some(1e-5), gated: false, precision }), layers.into()),
+                (Box::new(Projection { epsilon: Some(1e-5), gated: false, precision, output: None }), layers.into()),
             ]
         };
         let keys = |(operator, inputs): &Call| {
@@ -139,7 +139,7 @@ fn invariant_layers_are_chains_for_any_rows_on_hopper() {
     let layers = |m: usize| {
         let weight = info(DType::BF16, &[48, 128]);
         let inputs = [f32(&[m, 128]), None, weight, weight, None, None, None, None, None];
-        keys(&Projection { epsilon: Some(1e-5), gated: true, precision: Precision::Invariant }, &inputs)
+        keys(&Projection { epsilon: Some(1e-5), gated: true, precision: Precision::Invariant, output: None }, &inputs)
     };
     assert_eq!([1, 600].map(layers), ["rms_norm rounded_rows chain_few_rows", "rms_norm rounded_rows chain_many_rows"]);
 }

@@ -55,7 +55,7 @@ fn outputs_of_a_layer_norm_follow_its_attributes() {
 
 #[test]
 fn weights_of_an_rms_norm_must_fit() {
-    let (x, op) = (info(DType::F32, &[2, 3, 4]), RmsNorm { axis: 1, epsilon: 1e-5 });
+    let (x, op) = (info(DType::F32, &[2, 3, 4]), RmsNorm { axis: 1, ..RmsNorm::default() });
     assert!(op.infer(&[x, info(DType::BF16, &[3, 4])]).is_ok());
     assert!(op.infer(&[x, None]).is_ok());
     for weight in [info(DType::F32, &[4]), info(DType::I32, &[3, 4])] {
@@ -63,7 +63,7 @@ fn weights_of_an_rms_norm_must_fit() {
     }
     let short = op.infer(&[x, info(DType::F32, &[4])]).unwrap_err().to_string();
     assert_eq!(short, "rms_norm: weight has shape [4], x has shape [2, 3, 4]: expected [3, 4]");
-    let far = RmsNorm { axis: 3, epsilon: 0.0 }.infer(&[x, None]).unwrap_err().to_string();
+    let far = RmsNorm { axis: 3, epsilon: 0.0, output: None }.infer(&[x, None]).unwrap_err().to_string();
     assert_eq!(far, "rms_norm: x has shape [2, 3, 4], the axis is 3: expected an axis from -3 to 2");
     assert!(op.infer(&[info(DType::I32, &[3, 4]), None]).unwrap_err().to_string().contains("i32"));
     let add = AddRmsNorm { axis: -1, epsilon: 0.0 };

@@ -3,7 +3,7 @@
 // A warpgroup copies queries, keys and values to shared memory, a block of keys or values at a time, into a ring; others have 64 rows of a tile each. Of a block there are scores by wgmma, weights relative to the block's own greatest score, rounded to the keys' type,
 // and sums of values by wgmma, from zero. These are added up block by block, or left to combine.cu, where thread blocks share out the blocks.
 //
-// Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
+// Macros: Q and Y (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
 constexpr int THREADS = 128 + 2 * ROWS;
 
@@ -130,7 +130,7 @@ DEVICE void leave_block(const Schedule& schedule, const Computer& computer, cons
     }
 }
 
-DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y, float* found) {
+DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y, float* found) {
     const ScoreParams& s = schedule.p.score;
     Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
     const float scale = s.scale * LOG2_E;
@@ -183,7 +183,7 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y, float* fo
 #pragma unroll
         for (int r = 0; r < 2 && !schedule.is_split(); ++r) {
             const int row = tile.first + computer.row(r);
-            Q* out = y + row_of(schedule.p.y, tile.batch, schedule.head(tile, row), schedule.query(row));
+            Y* out = y + row_of(schedule.p.y, tile.batch, schedule.head(tile, row), schedule.query(row));
             computer.store_row(sums, r, inverse(states[r]), out, row < schedule.rows);
         }
     }
@@ -191,7 +191,7 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y, float* fo
 
 // `y` where tiles have all their blocks, or else `found`.
 template <typename Places>
-DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Q* y, float* found,
+DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, float* found,
                        Places places) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};

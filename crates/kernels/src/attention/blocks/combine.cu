@@ -1,11 +1,11 @@
 // Adds up what blocks.cu left of a row's blocks, in their order: a thread block for each row, a thread for each element.
 //
-// Macros: Q (float, f16 or bf16) and WIDTH.
+// Macros: Y (float, f16 or bf16) and WIDTH.
 
 constexpr int TOGETHER = 8;  // Blocks whose sums are in flight at once.
 
 extern "C" __global__ void __launch_bounds__(WIDTH)
-    attention_blocks_combine(const float* found, const int* positions, const int* lengths, Q* y, const __grid_constant__ AttentionSplitParams params) {
+    attention_blocks_combine(const float* found, const int* positions, const int* lengths, Y* y, const __grid_constant__ AttentionSplitParams params) {
     const Params& p = params.attention;
     const u32 row = blockIdx.x, queries = u32(p.score.queries), heads = u32(p.score.heads), parts = params.split.parts;
     const u32 query = row % queries, head = row / queries % heads, batch = row / queries / heads;

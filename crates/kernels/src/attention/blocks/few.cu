@@ -2,7 +2,7 @@
 //
 // A warpgroup has one block of a sequence's keys at a time, and sends for the next one while it works. What it finds is left to combine.cu.
 //
-// Macros: Q (float, f16 or bf16), KV (f16 or bf16), WIDTH (64 or 128, of queries, keys and values), COLUMNS (of products: rows of queries, those of a query together)
+// Macros: Q and Y (float, f16 or bf16), KV (f16 or bf16), WIDTH (64 or 128, of queries, keys and values), COLUMNS (of products: rows of queries, those of a query together)
 // and EIGHTS (the same in eights).
 
 struct Memory {
@@ -256,7 +256,7 @@ DEVICE void await_copies() {
 }
 
 template <typename Places>
-DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Q*, float* found,
+DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y*, float* found,
                        Places places) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory(shared);

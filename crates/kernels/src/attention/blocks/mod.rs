@@ -50,7 +50,7 @@ const COMBINE: &[MetalFile] = &{
 
 /// Rows of the tiles of few rows, which all are in one.
 const COLUMNS: [u64; 4] = [8, 16, 32, 64];
-type Defines = fn(DType, DType, u64) -> Option<&'static [(&'static str, &'static str)]>;
+type Defines = fn([DType; 3], u64) -> Option<&'static [(&'static str, &'static str)]>;
 const OF_COLUMNS: [Defines; 4] = {
     function_of_defines!(eight, "EIGHTS" = "1", "COLUMNS" = "8");
     function_of_defines!(sixteen, "EIGHTS" = "2", "COLUMNS" = "16");
@@ -83,7 +83,7 @@ const MOST_LEFT: u64 = 256 << 20;
 /// An instance of the kernels, where they serve.
 struct Instance {
     params: Params,
-    types: [DType; 2],
+    types: [DType; 3],
     /// Rows of a tile.
     rows: u64,
     /// Of the kernels over keys in one piece and in pages, and of the one that combines.
@@ -98,7 +98,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+    fn of(params: &Params, types: [DType; 3], precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
         let rows = s.queries * s.group() as u64;
         let small = [s.keys, rows].into_iter().all(|extent| extent <= 1 << 30);
@@ -106,12 +106,12 @@ impl Instance {
         {
             return None;
         }
-        let (blocks, combining) = (s.keys.div_ceil(BLOCK), defines(types[0], types[1], s.width)?);
+        let (blocks, combining) = (s.keys.div_ceil(BLOCK), defines(types, s.width)?);
         let can_split = blocks > 0 && params.rows() * blocks * (s.width + 2) * 4 <= MOST_LEFT;
         let few = COLUMNS.iter().position(|&columns| can_split && rows <= columns);
         let (rows_of_tile, files, defines, memory, resident, threads) = match few {
             Some(at) => {
-                let defines = OF_COLUMNS[at](types[0], types[1], s.width)?;
+                let defines = OF_COLUMNS[at](types, s.width)?;
                 (COLUMNS[at], FEW, defines, few_memory(COLUMNS[at], s.width), RESIDENT, THREADS)
             }
             None => (prefill::ROWS, MANY, combining, prefill::memory(prefill::ROWS, prefill::STAGES, s.width), 1, hopper::THREADS),
@@ -150,7 +150,7 @@ impl Instance {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
         places: [(Parameter, Argument); 2],
     ) -> Plan {
-        let y = (Parameter::write("y", self.types[0]), Argument::Output(0));
+        let y = (Parameter::write("y", self.types[2]), Argument::Output(0));
         let left = |parameter: Parameter| (parameter.or_absent(), if self.split.parts > 0 { Argument::Scratch(0) } else { Argument::Absent });
         let whole = if self.split.parts > 0 { Argument::Absent } else { y.1 };
         let buffers = buffers.into_iter().chain([(y.0.clone().or_absent(), whole), left(Parameter::write("found", DType::F32))]);
@@ -175,9 +175,9 @@ impl Instance {
     }
 }
 
-/// The plan over keys in one piece, where the kernels serve.
-pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
-    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device)?;
+/// The plan over keys in one piece, where the kernels serve; `y` is the type of the output.
+pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
+    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], precision, device)?;
     let (block, [.., positions, lengths]) = (AttentionSplitParams { attention: *params, split: instance.split }, inputs.buffers());
     Some(instance.plan("attention_blocks", instance.files[0], None, &block, inputs.buffers(), [positions, lengths]))
 }
@@ -185,7 +185,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device
 /// The plan over keys in pages, where the kernels serve; `buffers` are the operator's inputs, `lengths` those of attention.
 pub(super) fn plan_paged(
     params: &PagedParams,
-    types: [DType; 2],
+    types: [DType; 3],
     buffers: [(Parameter, Argument); 5],
     lengths: (Parameter, Argument),
     precision: Precision,
@@ -194,11 +194,6 @@ pub(super) fn plan_paged(
     let instance = Instance::of(&params.attention, types, precision, device)?;
     let (block, positions) = (PagedSplitParams { paged: *params, split: instance.split }, buffers[4].clone());
     Some(instance.plan("attention_paged_blocks", instance.files[1], Some(paged::REJECTION), &block, buffers, [positions, lengths]))
-}
-
-/// Whether the kernels serve attention over keys in one piece.
-pub(super) fn serves(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> bool {
-    Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device).is_some()
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl DecodeAttention {
     }
 
     fn fits(self, attended: &Attended, device: &DeviceProperties) -> bool {
-        let in_blocks = blocks::serves(&attended.params, attended.inputs, self.precision, device);
+        let in_blocks = blocks::plan(&attended.params, attended.inputs, attended.y.dtype, self.precision, device).is_some();
         device.simd_width > 1 && attended.params.score.width <= LONGEST && !in_blocks
     }
 

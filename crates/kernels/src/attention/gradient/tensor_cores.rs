@@ -36,7 +36,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, buffers: [(Parameter, Argume
     if !serves {
         return None;
     }
-    let defines = defines(inputs.q.dtype, inputs.k.dtype, s.width)?;
+    let defines = defines([inputs.q.dtype; 3], s.width)?;
     let kernels = hopper::kernels(s, device).or_else(|| ampere::kernels(s, device))?;
     let [q, k, v, _, positions, lengths, y, dy, dq, dk, dv] = buffers;
     let statistics = |parameter| (parameter, Argument::Scratch(0));

@@ -20,7 +20,7 @@ use super::{
     scoring::{self, MaskView, ScoreParams, Scoring, View, four},
 };
 use crate::{
-    Argument, Description, Launch, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Launch, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
     description::describe,
     math,
@@ -66,7 +66,7 @@ attributes! {
     ///
     /// Inputs: `q [B, Hq, Tq, D]`, `k [Hkv, slots, D]` and `v [Hkv, slots, Dv]` as for [`Attention`], of types that it takes; `table [B, pages]`, i32;
     /// `positions [Tq]` or `[B, Tq]`, i32. `slots` and `page` are multiples of 32 and of `page`. Entries of pages that no query attends may be anything.
-    /// Output: `[B, Tq, Hq, Dv]` of `q`'s type. Query head `h` uses key head `h / (Hq / Hkv)`.
+    /// Output: `[B, Tq, Hq, Dv]`. Query head `h` uses key head `h / (Hq / Hkv)`.
     #[derive(Clone, Copy, Debug)]
     pub struct PagedAttention {
         /// Factor of the dot product; `None` for `1 / √D`.
@@ -79,12 +79,14 @@ attributes! {
         pub page: u64 = 32,
         /// How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order).
         pub precision: Precision = strict,
+        /// Type of the output; that of `q` if absent.
+        pub output: Option<DType>,
     }
 }
 
 impl Default for PagedAttention {
     fn default() -> Self {
-        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64, precision: Precision::Strict }
+        Self { scale: None, softcap: 0.0, left_window: None, page: PAGE as u64, precision: Precision::Strict, output: None }
     }
 }
 
@@ -108,9 +110,18 @@ operands! {
     v: read(like k), "[Hkv, slots, Dv], of k's type";
     table: read(&[DType::I32]), "[B, pages]: which page of the cache each page of a sequence is";
     positions: read(&[DType::I32]), "[Tq] or [B, Tq]: where each query stands in its sequence; a negative one attends nothing";
-    -> y: write(like q), "[B, Tq, Hq, Dv], of q's type";
+    -> y: write(DType::FLOATS), "[B, Tq, Hq, Dv], of type output";
 }
 use operands::{AT, Inputs};
+
+impl PagedParams {
+    /// Those of a sequence's keys and of the whole cache.
+    fn check_extents(&self, device: &DeviceProperties) -> Result<()> {
+        let mut reach = self.attention;
+        reach.score.keys = reach.score.keys.max(self.pages * self.page);
+        gpu::check_extents(&reach, device)
+    }
+}
 
 impl PagedAttention {
     fn params(&self, inputs: &Inputs) -> Result<(PagedParams, TensorInfo, attention::Inputs)> {
@@ -137,28 +148,27 @@ impl PagedAttention {
         };
         let seen = attention::Inputs { q, k: shared(k)?, v: shared(v)?, mask: None, positions: Some(positions), lengths: None };
         let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
-        let (mut attention, y) = Attention { scoring, tokens_first: true, ..Attention::default() }.params(seen)?;
+        let (mut attention, y) = Attention { scoring, tokens_first: true, output: self.output, ..Attention::default() }.params(seen)?;
         attention.score.keys = entries as u64 * page;
         Ok((PagedParams { attention, page, entries: entries as u64, pages: slots as u64 / page }, y, seen))
     }
 
+    /// The plan of kernels for tensor cores, which may store another type than that of the queries.
+    fn on_tensor_cores(&self, inputs: &Inputs, seen: &attention::Inputs, params: &PagedParams, y: DType, device: &DeviceProperties) -> Option<Plan> {
+        let (types, [.., lengths]) = ([inputs.q.dtype, inputs.k.dtype, y], seen.buffers());
+        params.check_extents(device).ok()?;
+        prefill::plan_paged(params, types, inputs.buffers(), self.precision, device)
+            .or_else(|| blocks::plan_paged(params, types, inputs.buffers(), lengths, self.precision, device))
+    }
+
     fn for_gpu(&self, inputs: &Inputs, seen: &attention::Inputs, params: &PagedParams, device: &DeviceProperties) -> Result<Plan> {
         let attention = &params.attention;
-        let mut reach = *attention;
-        reach.score.keys = reach.score.keys.max(params.pages * params.page);
-        gpu::check_extents(&reach, device)?;
+        params.check_extents(device)?;
         if attention.rows() * attention.value_width == 0 {
             return Ok(Plan::default());
         }
-        let (types, [q, k, v, table, positions]) = ([inputs.q.dtype, inputs.k.dtype], inputs.buffers());
+        let (types, [q, k, v, table, positions], [.., lengths]) = ([inputs.q.dtype, inputs.k.dtype], inputs.buffers(), seen.buffers());
         let buffers = [q, k, v, table, positions.clone()];
-        if let Some(plan) = prefill::plan_paged(params, types, buffers.clone(), self.precision, device) {
-            return Ok(plan);
-        }
-        let [.., lengths] = seen.buffers();
-        if let Some(plan) = blocks::plan_paged(params, types, buffers.clone(), lengths.clone(), self.precision, device) {
-            return Ok(plan);
-        }
         let shape = gpu::Shape::spread(attention, device);
         if gpu::is_split(attention, gpu::tiles(attention)) {
             let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
@@ -177,19 +187,40 @@ impl Operator for PagedAttention {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.params(&Inputs::new(inputs)?).map(|(_, y, _)| vec![y])
+        let y = self.params(&Inputs::new(inputs)?)?.1;
+        operands::OUTPUTS[0].check(y.dtype)?;
+        Ok(vec![y])
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        let inputs = Inputs::new(inputs)?;
-        let (params, _, seen) = self.params(&inputs)?;
+        let (definition, inputs) = (self.stands_for(inputs)?, Inputs::new(inputs)?);
+        let (params, y, seen) = self.params(&inputs)?;
         let attention = &params.attention;
-        if device.simd_width > 1 {
-            return Ok(self.for_gpu(&inputs, &seen, &params, device)?.with_operations(attention.operations()));
+        let plan = match (self.on_tensor_cores(&inputs, &seen, &params, y.dtype, device), definition) {
+            (Some(plan), _) => Some(plan),
+            (None, Some(definition)) => return definition.plan(device),
+            (None, None) if device.simd_width > 1 => Some(self.for_gpu(&inputs, &seen, &params, device)?),
+            (None, None) => None,
+        };
+        if let Some(plan) = plan {
+            return Ok(plan.with_operations(attention.operations()));
         }
         let key = KernelKey::new("paged_attention", &[inputs.q.dtype, inputs.k.dtype]);
         let launch = Launch::new(key, cpu::run, &params, inputs.parameters(outputs)?);
         Ok(launch.over(Extent::linear(u32::from(attention.rows() * attention.value_width > 0)), Extent::linear(1)).into())
+    }
+
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let (inputs, operator) = (Inputs::new(inputs)?, Self { output: Some(to), ..*self });
+        let (params, _, seen) = self.params(&inputs)?;
+        let stores = self.output.is_none() && self.on_tensor_cores(&inputs, &seen, &params, to, device).is_some();
+        Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
+    }
+
+    fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
+        let q = Inputs::new(inputs)?.q.dtype;
+        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, to);
+        self.output.filter(|output| *output != q).map(converted).transpose()
     }
 
     fn precision(&self) -> Precision {

@@ -98,6 +98,11 @@ pub(crate) fn cases() -> Vec<Case> {
         let invariant = PagedAttention { precision: Precision::Invariant, ..plain };
         cases.push(case(invariant, Dims { batch: 6, ..Dims::new(8, 2, 1, 320, 64) }, *types, &[0, 31, 255, -1, 256, 319]));
         cases.push(case(PagedAttention { page: 64, ..invariant }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
+        // Results of another type.
+        for (operator, queries) in [(fast, 70), (invariant, 70), (invariant, 3)] {
+            let (operator, positions): (_, Vec<_>) = (PagedAttention { output: Some(DType::BF16), ..operator }, (80..80 + queries).collect());
+            cases.push(case(operator, Dims::new(2, 1, queries as usize, 192, 128), *types, &positions));
+        }
     }
     let window = PagedAttention { left_window: Some(40), ..fast };
     cases.push(case(window, Dims::new(4, 1, 130, 576, 64), PAIRS[4], &(420..550).collect::<Vec<_>>()));

@@ -46,7 +46,7 @@ pub(super) const fn memory(rows: u64, stages: u64, width: u64) -> usize {
 
 /// An instance of the kernels, where they serve.
 struct Instance {
-    types: [DType; 2],
+    types: [DType; 3],
     width: u64,
     defines: &'static [(&'static str, &'static str)],
     /// Thread blocks.
@@ -56,7 +56,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn of(params: &Params, types: [DType; 2], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+    fn of(params: &Params, types: [DType; 3], precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
         let small = s.keys <= 1 << 30 && s.queries <= 1 << 30;
         let memory = memory(ROWS, STAGES, s.width);
@@ -71,7 +71,7 @@ impl Instance {
             return None;
         }
         let tiles = u32::try_from(s.queries.div_ceil(ROWS) * s.heads * s.batch).ok().filter(|&tiles| tiles <= i32::MAX as u32 / 2)?;
-        let (defines, groups) = (defines(types[0], types[1], s.width)?, tiles.min(device.compute_units as u32));
+        let (defines, groups) = (defines(types, s.width)?, tiles.min(device.compute_units as u32));
         Some(Self { types, width: s.width, defines, groups, memory })
     }
 
@@ -86,22 +86,22 @@ impl Instance {
     ) -> Launch {
         let source = CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: false, rejection };
         let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
-        let buffers = buffers.into_iter().chain([(Parameter::write("y", self.types[0]), Argument::Output(0))]);
+        let buffers = buffers.into_iter().chain([(Parameter::write("y", self.types[2]), Argument::Output(0))]);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
         launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(self.memory)
     }
 }
 
-/// The launch over keys in one piece, where the kernel serves.
-pub(super) fn plan(params: &Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
-    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype], precision, device)?;
+/// The launch over keys in one piece, where the kernel serves; `y` is the type of the output.
+pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
+    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], precision, device)?;
     Some(instance.launch("attention_prefill", WHOLE, None, params, inputs.buffers()).into())
 }
 
 /// The launch over keys in pages, where the kernel serves; `buffers` are the operator's inputs.
 pub(super) fn plan_paged(
     params: &PagedParams,
-    types: [DType; 2],
+    types: [DType; 3],
     buffers: [(Parameter, Argument); 5],
     precision: Precision,
     device: &DeviceProperties,

@@ -5,7 +5,7 @@
 // softmax in base 2, weights rounded to the keys' type, sums of values by wgmma, which go on during the next softmax. Queries are read once, keys and
 // values once for each tile of queries.
 //
-// Macros: Q (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
+// Macros: Q and Y (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
 // `places` copies a block of a sequence's keys or values, wherever they are.
 template <typename Places>
@@ -98,7 +98,7 @@ DEVICE void attend(Computer& computer, const Tile& tile, const KeyRange (&ranges
     ++computer.items;
 }
 
-DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y) {
+DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
     const ScoreParams& s = schedule.p.score;
     Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
     u32 turn = 0;
@@ -117,14 +117,14 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Q* y) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int query = tile.first + computer.row(r), queries = int(s.queries);
-            Q* out = y + row_of(schedule.p.y, tile.batch, tile.head, min(query, queries - 1));
+            Y* out = y + row_of(schedule.p.y, tile.batch, tile.head, min(query, queries - 1));
             computer.store_row(sums, r, softmax.inverse(r), out, query < queries);
         }
     }
 }
 
 template <typename Places>
-DEVICE void attend_all(const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Q* y, Places places) {
+DEVICE void attend_all(const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, Places places) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
     memory.prepare();

@@ -100,7 +100,9 @@ impl<'a> Split<'a> {
         let s = &params.score;
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
         let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
-        let Some(defines) = defines(inputs.q.dtype, inputs.k.dtype, s.width).filter(|_| serves && tiles * heads > 0) else { return Ok(None) };
+        let Some(defines) = defines([inputs.q.dtype, inputs.k.dtype, inputs.q.dtype], s.width).filter(|_| serves && tiles * heads > 0) else {
+            return Ok(None);
+        };
         gpu::check_extents(params, device)?;
         let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(in_cluster);

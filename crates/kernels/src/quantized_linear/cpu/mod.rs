@@ -41,7 +41,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     if let Some(epsilon) = operator.epsilon {
         plan.scratch.push(x.bytes());
         let inputs = [Some((x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
-        plan.add(&RmsNorm { axis: -1, epsilon }, &inputs, &[Argument::Scratch(0)], device)?;
+        plan.add(&RmsNorm { epsilon, ..RmsNorm::default() }, &inputs, &[Argument::Scratch(0)], device)?;
         (buffers[AT.x].1, buffers[AT.norm].1) = (Argument::Scratch(0), Argument::Absent);
     }
     let key = KernelKey::new("quantized_linear", &[x.dtype, layers.dtype(AT.b0)]).with("format", operator.format as u32);

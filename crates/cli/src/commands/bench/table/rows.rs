@@ -94,7 +94,7 @@ fn norms() -> [Row; 3] {
             x.iter().zip(&t[1]).zip(&t[2]).map(|((x, w), b)| (x - centre) / scale * w + b).collect()
         })
     });
-    let rms = case(RmsNorm { axis: -1, epsilon: EPSILON }, inputs(1), Bound::normalised(1e-6), move |t| {
+    let rms = case(RmsNorm { epsilon: EPSILON, ..RmsNorm::default() }, inputs(1), Bound::normalised(1e-6), move |t| {
         rows(&t[0], &|x| {
             let scale = (mean(x, &|x| x * x) + f64::from(EPSILON)).sqrt();
             x.iter().zip(&t[1]).map(|(x, w)| x / scale * w).collect()
