@@ -17,15 +17,18 @@ impl Definition {
         Self { inputs: inputs.to_vec(), steps: Vec::new(), outputs: Vec::new(), updated: Vec::new() }
     }
 
-    /// The result of an operator of these inputs, converted to a type.
+    /// The f32 result of an operator whose result has the type of an input, converted to another type.
     ///
     /// # Errors
     /// What the operator rejects.
-    pub(crate) fn converted(operator: impl Operator, inputs: &[Option<TensorInfo>], to: DType) -> Result<Self> {
+    pub(crate) fn converted(operator: impl Operator, inputs: &[Option<TensorInfo>], like: usize, to: DType) -> Result<Self> {
         let mut definition = Self::new(inputs);
-        let operands: Vec<_> = (0..inputs.len()).map(|index| definition.input(index)).collect();
+        let mut operands: Vec<_> = (0..inputs.len()).map(|index| definition.input(index)).collect();
+        if operands[like].is_some_and(|operand| operand.info.dtype != DType::F32) {
+            operands[like] = Some(definition.apply_one(Cast { to: DType::F32 }, &[operands[like]])?);
+        }
         let result = definition.apply_one(operator, &operands)?;
-        definition.outputs = definition.apply(Cast { to }, &[Some(result)])?;
+        definition.outputs = if to == DType::F32 { vec![result] } else { definition.apply(Cast { to }, &[Some(result)])? };
         Ok(definition)
     }
 

@@ -1,11 +1,11 @@
 // Products of up to 64 rows.
 //
 // Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k of matrices, before the launches ahead have
-// ended; a warp sends for those of rows; another warpgroup multiplies them.
+// ended; another sends for those of rows; a third multiplies them.
 //
 // Macro beside those of tiles.cu: PANELS (of a piece).
 
-constexpr u32 COMPUTERS = 128, SENDERS = 128, ROW_SENDERS = 32;
+constexpr u32 COMPUTERS = 128, SENDERS = 128, ROW_SENDERS = 128;
 
 // A place of the ring in shared memory: panels of matrices, then those of rows.
 struct Place {
@@ -72,19 +72,32 @@ DEVICE void send(Place place, const Layer (&layers)[3], u32 height) {
     }
 }
 
-// Sends for the rows, as often as there are tiles: a thread for sixteen bytes of every fourth one.
+// Warps that send for rows: each for four of every sixteen.
+DEVICE u32 row_warps(const ChainProduct& p) { return min(u32(p.m + 3) / 4, ROW_SENDERS / 32); }
+
+// Sends for the rows, as often as there are tiles: a thread for sixteen bytes of every sixteenth one.
 template <bool WIDE>
 DEVICE void send_rows(Place place, const ELEMENT* x) {
+    constexpr u32 EVERY = ROW_SENDERS / 8, COUNT = 64 / EVERY;
     const ChainProduct& p = place.p;
-    const u32 lane = threadIdx.x % 32, unit = lane % 8;
+    const u32 thread = threadIdx.x - COMPUTERS - SENDERS, unit = thread % 8, row = thread / 8;
+    const u32 at = row * 128 + (unit ^ row % 8) * 16;
+    const ELEMENT* from[COUNT];
+#pragma unroll
+    for (u32 r = 0; r < COUNT; ++r) {
+        from[r] = x + (row + r * EVERY) * p.k + unit * 8;
+    }
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
             wait(place.empty(), place.parity ^ 1);
 #pragma unroll 1
             for (u32 panel = 0; panel < PANELS; ++panel) {
-                const u32 to = place.rows() + panel * p.eights * ATOM;
-                for (u32 row = lane / 8; row < p.m; row += 4) {
-                    copy_unit<WIDE>(to + row * 128 + (unit ^ row % 8) * 16, x + row * p.k + (piece * PANELS + panel) * PANEL + unit * 8);
+                const u32 to = place.rows() + panel * p.eights * ATOM + at, start = (piece * PANELS + panel) * PANEL;
+#pragma unroll
+                for (u32 r = 0; r < COUNT; ++r) {
+                    if (row + r * EVERY < p.m) {
+                        copy_unit<WIDE>(to + r * EVERY * 128, from[r] + start);
+                    }
                 }
             }
             finish<WIDE>(place.full());
@@ -187,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * PANELS * (EIGHTS + p.eights) * ATOM);
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.stages; ++i) {
-            init(place.barriers + 16 * i, SENDERS + ROW_SENDERS);
+            init(place.barriers + 16 * i, SENDERS + 32 * row_warps(p));
             init(place.barriers + 16 * i + 8, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -199,7 +212,8 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
         compute(place, all, layers, height, residual);
     } else if (threadIdx.x >= COMPUTERS + SENDERS) {
         await_launches();
-        if ((u64(x) & 15) == 0) {
+        if (threadIdx.x / 32 - (COMPUTERS + SENDERS) / 32 >= row_warps(p)) {
+        } else if ((u64(x) & 15) == 0) {
             send_rows<true>(place, x);
         } else {
             send_rows<false>(place, x);

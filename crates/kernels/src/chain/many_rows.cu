@@ -42,15 +42,15 @@ struct Half {
 // By a warp: the maps of a thread block, by way of shared memory.
 DEVICE void make_maps(unsigned char* maps, u32 shared, const ELEMENT* x, const Layer (&layers)[3], const ChainProduct& p) {
     const u32 lane = threadIdx.x % 32;
-    const auto has = [&](u32 i) { return i == ROW_MAP || layers[i].n > 0; };
-    if (lane < MAPS && has(lane)) {
-        const Layer& layer = lane == 0 ? layers[0] : lane == 1 ? layers[1] : layers[2];
-        make_map(shared + 128 * lane, lane == ROW_MAP ? Mapped{x, p.k, p.m, BLOCK} : Mapped{layer.w, p.k, layer.n, COLUMNS / 2});
+    const ELEMENT* matrix = lane == 0 ? layers[0].w : lane == 1 ? layers[1].w : lane == 2 ? layers[2].w : x;
+    const u64 n = lane == 0 ? layers[0].n : lane == 1 ? layers[1].n : lane == 2 ? layers[2].n : p.m;
+    if (lane < MAPS && n > 0) {
+        make_map(shared + 128 * lane, {matrix, p.k, n, lane == ROW_MAP ? BLOCK : COLUMNS / 2});
     }
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < MAPS; ++i) {
-        if (has(i)) {
+        if (i == ROW_MAP || layers[i % 3].n > 0) {
             publish_map(maps + 128 * i, shared + 128 * i);
         }
     }

@@ -31,8 +31,8 @@ const ATOM: usize = 1024;
 /// Rows of weights of a tile, in eights, of few rows and of many: what a thread's registers hold the sums of.
 const MOST_EIGHTS: [usize; 2] = [31, 32];
 
-/// Threads of a thread block, of few rows and of many.
-const THREADS: [u32; 2] = [288, 384];
+/// Threads of a thread block.
+const THREADS: u32 = 384;
 
 /// Pieces that a thread block has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and of few rows those
 /// that are read but do not exist.
@@ -184,17 +184,21 @@ impl Layers {
         } else {
             ("chain_few_rows", source(FEW_ROWS, "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]))
         };
-        let key = KernelKey::new(entry, &[weight, bias]).with("eights", eights as u32).with("panels", panels as u32).with("cluster", cluster as u32);
+        let output = if self.rounded { weight } else { DType::F32 };
+        let key = KernelKey::new(entry, &[weight, bias, output])
+            .with("eights", eights as u32)
+            .with("panels", panels as u32)
+            .with("cluster", cluster as u32);
         let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster);
         let read = |name, dtype| Parameter::read(name, dtype).or_absent();
         // Many rows wait for the launches ahead before they make maps, and read the matrices by these.
         let matrices = ["w0", "w1", "w2"].map(|name| if many { read(name, weight) } else { read(name, weight).prefetched() });
         let maps = (Parameter::write("maps", DType::U8).or_absent(), if many { Argument::Scratch(plan.scratch.len()) } else { Argument::Absent });
-        let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, if self.rounded { weight } else { DType::F32 }).or_absent());
+        let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", weight), rounded)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
         let product = Launch::on_cuda(key, form, &params, buffers.chain([maps])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
-        let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS[usize::from(many)]));
+        let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
         if many {
             plan.scratch.push(MAPS * groups);

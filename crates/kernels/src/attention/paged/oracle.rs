@@ -41,7 +41,8 @@ fn case(operator: PagedAttention, d: Dims, [q, kv]: [DType; 2], positions: &[i32
     ];
     let PagedAttention { scale, softcap, left_window, .. } = operator;
     let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
-    Case::new(operator, inputs, bound_of(operator.precision, Some(kv), d, &scoring), move |inputs| {
+    let coarsest = if operator.output == Some(DType::BF16) { DType::BF16 } else { kv };
+    Case::new(operator, inputs, bound_of(operator.precision, Some(coarsest), d, &scoring), move |inputs| {
         // The keys of each sequence in one piece; zeros where there is no page.
         let gathered = |index: usize, width: usize| -> Vec<f64> {
             let all = elements(kv, &dims[index - AT.k], &inputs[index]);
