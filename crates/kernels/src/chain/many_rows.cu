@@ -43,14 +43,14 @@ struct Half {
 DEVICE void make_maps(unsigned char* maps, u32 shared, const ELEMENT* x, const Layer (&layers)[3], const ChainProduct& p) {
     const u32 lane = threadIdx.x % 32;
     const ELEMENT* matrix = lane == 0 ? layers[0].w : lane == 1 ? layers[1].w : lane == 2 ? layers[2].w : x;
-    const u64 n = lane == 0 ? layers[0].n : lane == 1 ? layers[1].n : lane == 2 ? layers[2].n : p.m;
+    const u64 n = lane == 0 ? p.n[0] : lane == 1 ? p.n[1] : lane == 2 ? p.n[2] : p.m;
     if (lane < MAPS && n > 0) {
         make_map(shared + 128 * lane, {matrix, p.k, n, lane == ROW_MAP ? BLOCK : COLUMNS / 2});
     }
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < MAPS; ++i) {
-        if (i == ROW_MAP || layers[i % 3].n > 0) {
+        if (i == ROW_MAP || p.n[i % 3] > 0) {
             publish_map(maps + 128 * i, shared + 128 * i);
         }
     }
