@@ -76,7 +76,7 @@ impl Worker {
     }
 
     pub(crate) fn submit(&mut self, list: &Arc<CommandList>) -> Result<Completion> {
-        let is_at_once = is_small(list) && !self.profile.is_on() && self.in_flight.is_idle();
+        let is_at_once = is_small(list) && !self.profile.is_on() && self.is_idle();
         let done = is_at_once.then(|| list.commands().iter().try_for_each(execute));
         if let Some(Ok(())) = done {
             return Ok(Completion::ready(Ok(())));
@@ -96,6 +96,11 @@ impl Worker {
         self.queue.send((list, Promise(signal.clone()))).map_err(|_| lost())?;
         self.in_flight.push(signal);
         Ok(())
+    }
+
+    /// Whether everything submitted has completed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_idle()
     }
 
     /// Waits for everything submitted.
