@@ -215,14 +215,13 @@ impl Context {
     /// Does short work.
     fn at_once<R>(&self, py: Python<'_>, shared: Option<&elinvar::Tensor>, work: impl FnOnce() -> elinvar::Result<R>) -> PyResult<R> {
         self.check()?;
-        let done = work().map_err(raise)?;
-        let settled = match shared {
-            None => Ok(()),
-            Some(shared) if self.executor.device().is_idle() => settle(shared),
-            // It gave more elements than it took.
-            Some(shared) => py.detach(|| settle(shared)),
-        };
-        settled.map(|()| done).map_err(raise)
+        let done = work();
+        if let Some(shared) = shared.filter(|_| done.is_ok()) {
+            // It may have given many more elements than it took.
+            let settled = if self.executor.device().is_idle() { settle(shared) } else { py.detach(|| settle(shared)) };
+            settled.map_err(raise)?;
+        }
+        done.map_err(raise)
     }
 
     /// Does something, in the order of what others do with a tensor's memory where that is shared.

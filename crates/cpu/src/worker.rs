@@ -184,8 +184,10 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
         // allocated, and only this thread runs lists.
         Ok(unsafe { HostBinding::new(pointer(binding)?, binding.bytes(), access) })
     };
-    let bindings = dispatch.bindings.iter().zip(&source.parameters);
-    let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
+    let mut bindings = Vec::with_capacity(dispatch.bindings.len());
+    for (binding, parameter) in dispatch.bindings.iter().zip(&source.parameters) {
+        bindings.push(binding.as_ref().map(|binding| bind(binding, parameter.access)).transpose()?);
+    }
     let (grid, threadgroup) = (dispatch.grid, dispatch.threadgroup);
     if !grid.is_uniform(threadgroup) {
         let message = format!("{grid:?} in threadgroups of {:?}: CPU kernels run over whole threadgroups; round the threads up", threadgroup.0);
