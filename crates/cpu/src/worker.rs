@@ -211,7 +211,9 @@ mod tests {
         let (queue, jobs) = sync_channel(QUEUE);
         let mut worker = Worker { queue, in_flight: InFlight::default(), profile: Arc::default() };
         let signals = [Signal::new(), Signal::new()];
+        assert!(worker.is_idle());
         worker.hand_over(ListBuilder::new().finish(), signals[0].clone()).unwrap();
+        assert!(!worker.is_idle());
         drop(jobs);
         assert!(worker.hand_over(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
         assert!(worker.settle().unwrap_err().is_device_lost());
