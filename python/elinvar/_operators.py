@@ -113,6 +113,6 @@ def source(description: dict[str, Any], stub: bool = False) -> str:
         text = documentation(description).replace("\\", "\\\\").replace("\n", "\n    ")
         return f'{head}\n    """{text}\n    """\n'.replace("    \n", "\n")
     operands = "".join(f"{port['name']}, " for port in ports) + (f"*{variadic}, " if variadic else "")
-    values = ", ".join(f'"{key}": {key}' for key in attributes if key not in either)
+    values = "".join(f"{'None' if key in either else key}, " for key in attributes)
     executor = "executor" if not description["inputs"] else "None"
-    return f'{head}\n    return _call("{name}", ({operands}), {{{values}}}, {executor})\n'
+    return f"{head}\n    return _call(_{name}, ({operands}), ({values}), {executor})\n"

@@ -13,6 +13,7 @@ def _make() -> None:
     names: dict[str, Any] = {"_call": _elinvar._call, "__name__": __name__}
     for description in _elinvar._descriptions():
         name = description["name"]
+        names[f"_{name}"] = _elinvar.Function(name)
         # Annotations stay text.
         exec("from __future__ import annotations\n" + _operators.source(description), names)
         function = names[name]

@@ -177,7 +177,8 @@ impl Context {
         }
     }
 
-    /// Does something with tensors while other threads of Python's run. What shares memory with another library is done when this returns.
+    /// Does something with tensors while other threads of Python's run, unless it is over before they could. What shares memory with another library is done
+    /// when this returns.
     ///
     /// # Errors
     /// As [`Context::take`]; what `work` rejects.
@@ -187,11 +188,14 @@ impl Context {
         tensors: [&Tensor; N],
         work: impl FnOnce([&elinvar::Tensor; N]) -> elinvar::Result<R> + Send,
     ) -> PyResult<R> {
+        let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
+        if self.is_short(tensors) {
+            return self.at_once(py, shared, || work(tensors.map(Tensor::tensor)));
+        }
         let mut taken = [const { None }; N];
         for (taken, tensor) in taken.iter_mut().zip(tensors) {
             *taken = self.changed(tensor)?;
         }
-        let shared = tensors.iter().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
         let call = || {
             let taken = std::array::from_fn(|index| taken[index].as_ref().unwrap_or_else(|| tensors[index].tensor()));
             self.ordered(shared, || work(taken))
@@ -199,21 +203,25 @@ impl Context {
         py.detach(call).map_err(raise)
     }
 
-    /// The same for operators, which wait for nothing: so little work on the CPU is over before other threads could run.
-    pub(crate) fn operate<const N: usize>(
-        &self,
-        py: Python<'_>,
-        tensors: [&Tensor; N],
-        work: impl FnOnce([&elinvar::Tensor; N]) -> elinvar::Result<elinvar::Tensor> + Send,
-    ) -> PyResult<elinvar::Tensor> {
-        const SHORT: usize = 1 << 10;
-        let is_plain = self.executor.properties().kind == DeviceKind::Cpu && NO_GRAD.get() == 0 && !self.is_recording.load(Ordering::Acquire);
-        let is_short = |tensor: &&Tensor| tensor.tensor().shape().elements() <= SHORT && !tensor.is_shared() && ptr::eq(&*tensor.context, self);
-        if !is_plain || !tensors.iter().all(is_short) {
-            return self.call(py, tensors, work);
-        }
+    /// Whether work on these tensors, as they are, is over before other threads could run: so little, and on a CPU that is idle.
+    fn is_short<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
+        const SHORT: usize = 1 << 12;
+        let device = self.executor.device();
+        let is_plain = device.properties().kind == DeviceKind::Cpu && NO_GRAD.get() == 0 && !self.is_recording.load(Ordering::Acquire);
+        let is_short = |tensor: &Tensor| tensor.tensor().shape().elements() <= SHORT && ptr::eq(&*tensor.context, self);
+        is_plain && tensors.into_iter().all(is_short) && device.is_idle()
+    }
+
+    /// Does short work.
+    fn at_once<R>(&self, py: Python<'_>, shared: Option<&elinvar::Tensor>, work: impl FnOnce() -> elinvar::Result<R>) -> PyResult<R> {
         self.check()?;
-        work(tensors.map(|tensor| tensor.tensor())).map_err(raise)
+        let done = work();
+        if let Some(shared) = shared.filter(|_| done.is_ok()) {
+            // It may have given many more elements than it took.
+            let settled = if self.executor.device().is_idle() { settle(shared) } else { py.detach(|| settle(shared)) };
+            settled.map_err(raise)?;
+        }
+        done.map_err(raise)
     }
 
     /// Does something, in the order of what others do with a tensor's memory where that is shared.
@@ -233,9 +241,13 @@ impl Context {
     /// # Errors
     /// As [`Context::take`]; what the operator rejects.
     pub(crate) fn apply(&self, py: Python<'_>, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> PyResult<Vec<elinvar::Tensor>> {
-        self.check()?;
-        let taken = inputs.iter().map(|input| input.map(|input| self.take(input)).transpose()).collect::<PyResult<Vec<_>>>()?;
         let shared = inputs.iter().flatten().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
+        if self.is_short(inputs.iter().copied().flatten()) {
+            let taken: Vec<_> = inputs.iter().map(|input| input.map(Tensor::tensor)).collect();
+            return self.at_once(py, shared, || self.executor.apply(operator, &taken));
+        }
+        let taken = inputs.iter().map(|input| input.map(|input| self.take(input)).transpose()).collect::<PyResult<Vec<_>>>()?;
+        self.check()?;
         let executor = self.current();
         py.detach(|| {
             let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();

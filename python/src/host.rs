@@ -184,15 +184,13 @@ fn of_tensor(py: Python<'_>, context: &Arc<Context>, tensor: &Tensor, dtype: Opt
     if is_here && cast.is_none() && copy != Some(true) {
         return Ok(tensor.view(tensor.tensor().clone()));
     }
-    let made = tensor.context.call(py, [tensor], |[x]| {
-        let cast = match cast {
-            Some(dtype) => x.cast(dtype)?,
-            None if is_here => x.copy()?,
-            None => x.clone(),
-        };
-        cast.to(&context.executor)
+    let made = tensor.context.call(py, [tensor], |[x]| match cast {
+        Some(dtype) => x.cast(dtype),
+        None if is_here => x.copy(),
+        None => Ok(x.clone()),
     })?;
-    Ok(Tensor::new(context, made))
+    let moved = if is_here { made } else { py.detach(|| made.to(&context.executor)).map_err(raise)? };
+    Ok(Tensor::new(context, moved))
 }
 
 /// What `__array_interface__` says of an array whose elements have this type.

@@ -48,7 +48,7 @@ mod _elinvar {
     #[pymodule_export]
     use crate::llm::{_train, NativeEncoder, NativeModel, NativeStream, NativeTokenizer};
     #[pymodule_export]
-    use crate::ops::{_call, _descriptions};
+    use crate::ops::{_call, _descriptions, Function};
     #[pymodule_export]
     use crate::program::AtlasProgram;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use elinvar::{
@@ -12,11 +12,14 @@ use elinvar::{
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyRef, PyResult, Python,
     exceptions::{PyTypeError, PyValueError},
-    pyfunction,
-    types::{PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyList, PyListMethods, PyString, PyStringMethods, PyTuple, PyTupleMethods},
+    pyclass, pyfunction, pymethods,
+    types::{
+        PyAnyMethods, PyBool, PyBoolMethods, PyDict, PyDictMethods, PyFloat, PyFloatMethods, PyInt, PyList, PyListMethods, PyString, PyStringMethods,
+        PyTuple, PyTupleMethods,
+    },
 };
 
-use crate::{context::Context, dtype, errors::raise, executor::Executor, tensor::Tensor};
+use crate::{context::Context, dtype, errors::raise, executor::Executor, tensor::Tensor, work::lock};
 
 /// The text by which an operator reads an attribute's value.
 fn text(info: &AttributeInfo, value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -45,15 +48,15 @@ fn text(info: &AttributeInfo, value: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(value.str()?.to_cow()?.into_owned())
 }
 
-/// The operator of a name with attributes of Python's.
-pub(crate) fn operator(
+/// An operator with attributes of Python's.
+fn operator<'py>(
     description: &'static Description,
-    attributes: Option<&Bound<'_, PyDict>>,
+    attributes: impl Iterator<Item = PyResult<(String, Bound<'py, PyAny>)>>,
     precision: Precision,
 ) -> PyResult<Arc<dyn elinvar::Operator>> {
     let mut given = Vec::new();
-    for (name, value) in attributes.into_iter().flat_map(|attributes| attributes.iter()) {
-        let name = name.cast::<PyString>()?.to_cow()?.into_owned();
+    for attribute in attributes {
+        let (name, value) = attribute?;
         // None stands for the default. What is unknown is rejected below, where the error says what is known.
         if value.is_none() {
             continue;
@@ -121,26 +124,100 @@ fn described(name: &str) -> PyResult<&'static Description> {
     })
 }
 
-/// What `elinvar.ops` calls: the executor is the first tensor's, unless there is none. Numbers among the operands are attributes of the same name.
+/// An operator's function in `elinvar.ops`, with the operators that it made of attributes.
+#[pyclass(frozen, module = "elinvar._elinvar")]
+pub(crate) struct Function {
+    description: &'static Description,
+    made: Mutex<Vec<Made>>,
+}
+
+/// An operator and what it was made of.
+struct Made {
+    precision: Precision,
+    attributes: Vec<Py<PyAny>>,
+    operator: Arc<dyn elinvar::Operator>,
+}
+
+/// Whether a value stays what it is.
+fn is_constant(value: &Bound<'_, PyAny>) -> bool {
+    let is_number = |value: &Bound<'_, PyAny>| value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>();
+    let is_word = || value.is_exact_instance_of::<PyString>() || value.is_instance_of::<PyBool>() || value.is_instance_of::<dtype::DType>();
+    let is_tuple = || value.cast_exact::<PyTuple>().is_ok_and(|numbers| numbers.iter_borrowed().all(|number| is_number(&number)));
+    value.is_none() || is_number(value) || is_word() || is_tuple()
+}
+
+/// Whether an operator of either is the same.
+fn is_same(known: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> bool {
+    if known.is(value) {
+        return true;
+    }
+    match (known.cast_exact::<PyFloat>(), value.cast_exact::<PyFloat>()) {
+        (Ok(known), Ok(value)) => known.value().to_bits() == value.value().to_bits(),
+        _ => false,
+    }
+}
+
+impl Function {
+    /// Operators that are kept. Where there are more, all begin again.
+    const MOST: usize = 16;
+
+    /// The operator of these attributes, in the order of the description.
+    fn operator(&self, py: Python<'_>, precision: Precision, attributes: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn elinvar::Operator>> {
+        let is_it = |made: &&Made| {
+            let mut pairs = made.attributes.iter().zip(attributes.iter_borrowed());
+            made.precision == precision && pairs.all(|(known, value)| is_same(known.bind(py), &value))
+        };
+        if let Some(made) = lock(&self.made).iter().find(is_it) {
+            return Ok(made.operator.clone());
+        }
+        let given = self.description.attributes.iter().zip(attributes.iter()).map(|(info, value)| Ok((info.name.to_owned(), value)));
+        let operator = operator(self.description, given, precision)?;
+        if attributes.iter_borrowed().all(|value| is_constant(&value)) {
+            let attributes = attributes.iter().map(Bound::unbind).collect();
+            let mut made = lock(&self.made);
+            if made.len() == Self::MOST {
+                made.clear();
+            }
+            made.push(Made { precision, attributes, operator: operator.clone() });
+        }
+        Ok(operator)
+    }
+}
+
+#[pymethods]
+impl Function {
+    #[new]
+    fn new(name: &str) -> PyResult<Self> {
+        Ok(Self { description: described(name)?, made: Mutex::default() })
+    }
+}
+
+/// What `elinvar.ops` calls, with a value for each attribute: the executor is the first tensor's, unless there is none. A number among the operands is the
+/// attribute of the same name.
 #[pyfunction]
 pub(crate) fn _call<'py>(
     py: Python<'py>,
-    name: &str,
+    function: &Bound<'py, Function>,
     operands: &Bound<'py, PyTuple>,
-    attributes: &Bound<'py, PyDict>,
+    attributes: &Bound<'py, PyTuple>,
     executor: Option<&Bound<'py, Executor>>,
 ) -> PyResult<Py<PyAny>> {
-    let description = described(name)?;
+    let function = function.get();
+    let (description, name) = (function.description, function.description.name);
     let mut given = Vec::with_capacity(operands.len());
+    let mut numbers = None;
     for (index, object) in operands.iter_borrowed().enumerate() {
-        let port = description.inputs.get(index).or(description.inputs.last()).map_or("an input", |port| port.name);
-        if object.is_none() {
-            given.push(None);
-        } else if let Ok(tensor) = object.cast::<Tensor>() {
+        if let Ok(tensor) = object.cast::<Tensor>() {
             given.push(Some(tensor.get()));
-        } else if description.attributes.iter().any(|info| info.name == port) {
-            attributes.set_item(port, object)?;
-            given.push(None);
+            continue;
+        }
+        given.push(None);
+        if object.is_none() {
+            continue;
+        }
+        let port = description.inputs.get(index).or(description.inputs.last()).map_or("an input", |port| port.name);
+        if let Some(place) = description.attributes.iter().position(|info| info.name == port) {
+            numbers.get_or_insert_with(|| attributes.to_list()).set_item(place, object)?;
         } else if object.is(py.Ellipsis()) {
             return Err(PyTypeError::new_err(format!("{name}: '{port}' is missing")));
         } else {
@@ -150,7 +227,8 @@ pub(crate) fn _call<'py>(
     let first = given.iter().flatten().next().map(|tensor| &tensor.context);
     let context = executor.map(|executor| &executor.get().0).or(first);
     let context = context.ok_or_else(|| PyTypeError::new_err(format!("{name}: no tensor is given")))?;
-    let operator = operator(description, Some(attributes), context.executor.precision())?;
+    let with_numbers = numbers.map(|numbers| numbers.to_tuple());
+    let operator = function.operator(py, context.executor.precision(), with_numbers.as_ref().unwrap_or(attributes))?;
     results(py, context, context.apply(py, operator, &given)?)
 }
 
@@ -163,6 +241,8 @@ pub(crate) fn apply(
     attributes: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<PyAny>> {
     let description = described(name)?;
+    let attributes = attributes.into_iter().flat_map(|attributes| attributes.iter());
+    let attributes = attributes.map(|(name, value)| Ok((name.cast::<PyString>()?.to_cow()?.into_owned(), value)));
     let operator = operator(description, attributes, context.executor.precision())?;
     let inputs = inputs(description, given)?;
     let refs: Vec<_> = inputs.iter().map(|input| input.as_deref()).collect();

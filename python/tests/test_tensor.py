@@ -258,6 +258,35 @@ def test_operators_by_name(cpu):
             wrong()
 
 
+def test_operators_that_are_kept_are_of_their_attributes(cpu):
+    x, axes = cpu.tensor([[1.0, 2.0], [3.0, 4.0]]), [0]
+    for _ in range(2):
+        assert elinvar.ops.reduce_sum(x, axes=(0,), keepdims=False).tolist() == [4.0, 6.0]
+        assert elinvar.ops.reduce_sum(x, axes=(1,), keepdims=False).tolist() == [3.0, 7.0]
+        assert elinvar.ops.clamp(x, max=2.0).tolist() == [[1.0, 2.0], [2.0, 2.0]] and elinvar.ops.clamp(x, max=3.0).tolist()[1] == [3.0, 3.0]
+        # 1 is no truth value, and a list may change.
+        assert elinvar.ops.softmax(x, axis=1).shape == (2, 2)
+        with pytest.raises(ValueError, match="axis"):
+            elinvar.ops.softmax(x, axis=True)
+        assert [elinvar.ops.reduce_sum(x, axes=axes, keepdims=False).tolist(), axes.__setitem__(0, 1)] == [[4.0, 6.0], None]
+        assert elinvar.ops.reduce_sum(x, axes=axes, keepdims=False).tolist() == [3.0, 7.0]
+        axes[0] = 0
+    zeros = [elinvar.ops.fill(shape=(1,), value=zero, executor=cpu).tobytes() for zero in (0.0, -0.0, 0.0)]
+    assert zeros[0] == zeros[2] == bytes(4) != zeros[1]
+
+
+def test_short_work_on_shared_memory_is_done_when_it_returns(cpu):
+    array = np.arange(4, dtype=np.float32)
+    x = cpu.tensor(array)
+    assert x[1:].exp().shape == (3,) and np.asarray(x).base is not None
+    x += 1.0
+    assert array.tolist() == [1.0, 2.0, 3.0, 4.0]
+    # It is not short what it gives.
+    assert float(elinvar.ops.expand(x[:1], shape=(1 << 20,)).sum()) == 1 << 20
+    with pytest.raises(ValueError, match="index"):
+        elinvar.ops.gather(x, cpu.tensor(np.array([7])))
+
+
 def test_every_operator_has_a_function(cpu):
     import inspect
 

@@ -148,6 +148,11 @@ pub trait Backend: Send + Sync {
     /// Device lost.
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion>;
 
+    /// Whether all that was submitted has completed: what reads would wait for nothing. Without an implementation it is not known to have.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Times every command from now on, until [`Backend::end_profile`]: what was submitted before has ended, and what was timed before is dropped.
     ///
     /// # Errors

@@ -66,6 +66,7 @@ impl Buffer {
     ///
     /// # Errors
     /// A range outside the buffer.
+    #[inline]
     pub fn bind(&self, offset: usize, bytes: usize) -> Result<Binding> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(Error::invalid_launch(format!("bytes {offset}..{offset}+{bytes} are outside a buffer of {} bytes", self.bytes)));
@@ -105,11 +106,13 @@ impl Binding {
     }
 
     /// `bytes` bytes of it from `offset` on, which it has.
+    #[inline]
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Binding {
         Binding { buffer: self.buffer.clone(), offset: self.offset + offset, bytes }
     }
 
     /// Whether both touch a common byte.
+    #[inline]
     pub fn overlaps(&self, other: &Binding) -> bool {
         self.buffer.same(&other.buffer) && self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
     }

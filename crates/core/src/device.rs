@@ -170,6 +170,11 @@ impl Device {
         Ok(Buffer::new(Slot::dedicated(self.0.id, self.0.backend.adopt_peer(memory.raw())?), memory.bytes()))
     }
 
+    /// Whether it is known that all that was submitted has completed.
+    pub fn is_idle(&self) -> bool {
+        self.0.backend.is_idle()
+    }
+
     /// Copies into a buffer, after everything submitted before.
     ///
     /// # Errors

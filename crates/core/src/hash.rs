@@ -17,6 +17,7 @@ impl Hasher for FastHasher {
         self.0
     }
 
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
         whole.iter().for_each(|chunk| self.write_u64(u64::from_le_bytes(*chunk)));
@@ -25,6 +26,7 @@ impl Hasher for FastHasher {
         self.write_u64(u64::from_le_bytes(last) ^ bytes.len() as u64);
     }
 
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
         let product = u128::from(number ^ self.0 ^ 0x2545_f491_4f6c_dd1d) * FACTOR;

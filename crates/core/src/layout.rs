@@ -37,11 +37,13 @@ impl Shape {
     }
 
     /// Number of elements.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.iter().product()
     }
 
     /// Row-major strides, in elements.
+    #[inline]
     pub fn contiguous_strides(&self) -> [isize; MAX_RANK] {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -161,12 +163,14 @@ impl Layout {
     }
 
     /// Whether the elements are row-major without gaps (axes of extent one may have any stride).
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let expected = self.shape.contiguous_strides();
         self.shape.elements() == 0 || self.shape.iter().enumerate().all(|(i, &extent)| extent == 1 || self.strides[i] == expected[i])
     }
 
     /// The half-open range of elements the layout touches (empty for an empty tensor).
+    #[inline]
     pub fn span(&self) -> Range<usize> {
         if self.shape.elements() == 0 {
             return self.offset..self.offset;
@@ -180,11 +184,13 @@ impl Layout {
     }
 
     /// The first element's position inside [`Layout::span`]: above zero only with negative strides.
+    #[inline]
     pub fn origin(&self) -> usize {
         self.offset - self.span().start
     }
 
     /// The same layout relative to the start of its span: what a kernel sees when exactly the span is bound.
+    #[inline]
     pub fn rebased(&self) -> Layout {
         Layout { offset: self.origin(), ..*self }
     }

@@ -65,6 +65,7 @@ impl RawBuffer {
     }
 
     /// What it is if it is no memory but stands for some.
+    #[inline]
     pub fn stand_in(&self) -> Option<&StandIn> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
@@ -99,6 +100,7 @@ impl StandIn {
     ///
     /// # Errors
     /// It was given none.
+    #[inline]
     pub fn address(&self) -> Result<usize> {
         match self.address.load(Ordering::Relaxed) {
             0 => Err(Error::invalid_launch("a buffer that stands for others was given no memory: move the list over some")),

@@ -138,6 +138,10 @@ impl Backend for CpuBackend {
         self.worker().submit(commands)
     }
 
+    fn is_idle(&self) -> bool {
+        self.worker.try_lock().is_ok_and(|worker| worker.is_idle())
+    }
+
     fn start_profile(&self) -> Result<()> {
         let mut worker = self.worker();
         worker.wait();

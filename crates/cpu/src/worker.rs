@@ -76,7 +76,7 @@ impl Worker {
     }
 
     pub(crate) fn submit(&mut self, list: &Arc<CommandList>) -> Result<Completion> {
-        let is_at_once = is_small(list) && !self.profile.is_on() && self.in_flight.is_idle();
+        let is_at_once = is_small(list) && !self.profile.is_on() && self.is_idle();
         let done = is_at_once.then(|| list.commands().iter().try_for_each(execute));
         if let Some(Ok(())) = done {
             return Ok(Completion::ready(Ok(())));
@@ -96,6 +96,11 @@ impl Worker {
         self.queue.send((list, Promise(signal.clone()))).map_err(|_| lost())?;
         self.in_flight.push(signal);
         Ok(())
+    }
+
+    /// Whether everything submitted has completed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_idle()
     }
 
     /// Waits for everything submitted.
@@ -179,8 +184,10 @@ fn launch(dispatch: &Dispatch) -> Result<()> {
         // allocated, and only this thread runs lists.
         Ok(unsafe { HostBinding::new(pointer(binding)?, binding.bytes(), access) })
     };
-    let bindings = dispatch.bindings.iter().zip(&source.parameters);
-    let bindings = bindings.map(|(b, p)| b.as_ref().map(|b| bind(b, p.access)).transpose()).collect::<Result<Vec<_>>>()?;
+    let mut bindings = Vec::with_capacity(dispatch.bindings.len());
+    for (binding, parameter) in dispatch.bindings.iter().zip(&source.parameters) {
+        bindings.push(binding.as_ref().map(|binding| bind(binding, parameter.access)).transpose()?);
+    }
     let (grid, threadgroup) = (dispatch.grid, dispatch.threadgroup);
     if !grid.is_uniform(threadgroup) {
         let message = format!("{grid:?} in threadgroups of {:?}: CPU kernels run over whole threadgroups; round the threads up", threadgroup.0);
@@ -204,7 +211,9 @@ mod tests {
         let (queue, jobs) = sync_channel(QUEUE);
         let mut worker = Worker { queue, in_flight: InFlight::default(), profile: Arc::default() };
         let signals = [Signal::new(), Signal::new()];
+        assert!(worker.is_idle());
         worker.hand_over(ListBuilder::new().finish(), signals[0].clone()).unwrap();
+        assert!(!worker.is_idle());
         drop(jobs);
         assert!(worker.hand_over(ListBuilder::new().finish(), signals[1].clone()).unwrap_err().is_device_lost());
         assert!(worker.settle().unwrap_err().is_device_lost());

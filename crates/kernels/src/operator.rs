@@ -51,8 +51,10 @@ impl TensorInfo {
     /// Adds to a key what an operator sees of a tensor.
     pub fn identify(dtype: DType, layout: &Layout, key: &mut Vec<u8>) {
         key.extend_from_slice(&[dtype as u8, layout.shape().rank() as u8]);
-        key.extend_from_slice(bytemuck::cast_slice(layout.shape()));
-        key.extend_from_slice(bytemuck::cast_slice(layout.strides()));
+        for (extent, stride) in layout.shape().iter().zip(layout.strides()) {
+            key.extend_from_slice(&extent.to_ne_bytes());
+            key.extend_from_slice(&stride.to_ne_bytes());
+        }
         key.extend_from_slice(&layout.origin().to_ne_bytes());
     }
 

@@ -88,13 +88,13 @@ impl Tensor {
         let made = match with {
             Other::Tensor(with) => {
                 let dtype = checked(promote::types(self.dtype(), with.dtype())?, takes, what)?;
-                self.context.operate(py, [self, &with], |[a, b]| {
+                self.context.call(py, [self, &with], |[a, b]| {
                     if a.dtype() == dtype && b.dtype() == dtype { run(a, b) } else { run(&cast(a, dtype)?, &cast(b, dtype)?) }
                 })?
             }
             Other::Number(number, is_bool) => {
                 let dtype = checked(promote::with_scalar(self.dtype(), number, is_bool), takes, what)?;
-                self.context.operate(py, [self], |[x]| {
+                self.context.call(py, [self], |[x]| {
                     let x = cast(x, dtype)?;
                     if dtype.is_float()
                         && !is_reversed

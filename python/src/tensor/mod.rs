@@ -36,8 +36,8 @@ use crate::{
 pub(crate) struct Tensor {
     pub(crate) context: Arc<Context>,
     made: elinvar::Tensor,
-    /// Whether another library sees the memory, which is then used only while no call returns.
-    shared: Arc<AtomicBool>,
+    /// Whether another library sees the memory, which is then used only while no call returns; of all views, since there is one.
+    shared: OnceLock<Arc<AtomicBool>>,
     /// Since it requires a gradient.
     leaf: OnceLock<Arc<Leaf>>,
 }
@@ -71,12 +71,12 @@ pub(crate) fn scalar(number: &Bound<'_, PyAny>) -> PyResult<Scalar> {
 
 impl Tensor {
     pub(crate) fn new(context: &Arc<Context>, made: elinvar::Tensor) -> Self {
-        Self { context: context.clone(), made, shared: Arc::default(), leaf: OnceLock::new() }
+        Self { context: context.clone(), made, shared: OnceLock::new(), leaf: OnceLock::new() }
     }
 
     /// What may lie in this tensor's memory.
     pub(crate) fn view(&self, made: elinvar::Tensor) -> Self {
-        Self { context: self.context.clone(), made, shared: self.shared.clone(), leaf: OnceLock::new() }
+        Self { context: self.context.clone(), made, shared: self.sharing().clone().into(), leaf: OnceLock::new() }
     }
 
     /// The tensor as operators take it: on the tape since it requires a gradient.
@@ -84,13 +84,17 @@ impl Tensor {
         self.leaf.get().map_or(&self.made, |leaf| &leaf.tensor)
     }
 
+    fn sharing(&self) -> &Arc<AtomicBool> {
+        self.shared.get_or_init(Arc::default)
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
-        self.shared.load(Ordering::Acquire)
+        self.shared.get().is_some_and(|shared| shared.load(Ordering::Acquire))
     }
 
     /// Another library sees its memory.
     pub(crate) fn share(&self) {
-        self.shared.store(true, Ordering::Release);
+        self.sharing().store(true, Ordering::Release);
     }
 
     pub(crate) fn dtype(&self) -> Element {
@@ -289,7 +293,8 @@ impl Tensor {
         let tensor = self.tensor();
         let moved = py.detach(|| tensor.to(&context.executor)).map_err(raise)?;
         let is_same = context.executor.device().same(self.context.executor.device());
-        Ok(Self { context, shared: if is_same { self.shared.clone() } else { Arc::default() }, made: moved, leaf: OnceLock::new() })
+        let shared = if is_same { self.sharing().clone().into() } else { OnceLock::new() };
+        Ok(Self { context, shared, made: moved, leaf: OnceLock::new() })
     }
 
     /// As `to`: the array API standard's name.

@@ -224,9 +224,9 @@ impl Executor {
 
 /// The single output of an operator that has one.
 pub(crate) fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
-    match (outputs.pop(), outputs.is_empty()) {
-        (Some(output), true) => Ok(output),
-        _ => Err(Error::invalid_argument("the operator does not have exactly one output")),
+    match outputs.pop() {
+        Some(output) if outputs.is_empty() => Ok(output),
+        Some(_) | None => Err(Error::invalid_argument("the operator does not have exactly one output")),
     }
 }
 

@@ -158,10 +158,20 @@ fn accumulate<R: Row>(row: R, group: usize, identity: f32, step: impl Fn(f32, R:
         }
         start += stride;
     }
-    if let Some(rest) = row.get(start..length) {
-        for (j, accumulator) in accumulators[..rest.length()].iter_mut().enumerate() {
-            *accumulator = step(*accumulator, rest.at(j));
+    // Without whole threads of eight slots first, most of a short row would be taken element by element.
+    for slots in accumulators.as_chunks_mut::<8>().0 {
+        let Some(whole) = row.get(start..start + 8) else {
+            if let Some(rest) = row.get(start..length) {
+                for (j, slot) in slots[..rest.length()].iter_mut().enumerate() {
+                    *slot = step(*slot, rest.at(j));
+                }
+            }
+            break;
+        };
+        for (j, slot) in slots.iter_mut().enumerate() {
+            *slot = step(*slot, whole.at(j));
         }
+        start += 8;
     }
     all
 }
@@ -267,15 +277,7 @@ pub fn largest(x: &[f32]) -> f32 {
     for (lane, x) in lanes.iter_mut().zip(rest) {
         *lane = larger(*lane, *x);
     }
-    let mut half = LANES / 2;
-    while half > 0 {
-        let (low, high) = lanes.split_at_mut(half);
-        for (low, high) in low.iter_mut().zip(high) {
-            *low = larger(*low, *high);
-        }
-        half /= 2;
-    }
-    lanes[0]
+    combine_lanes(&halves(&lanes, larger), larger)
 }
 
 /// The smaller; NaN if either is.

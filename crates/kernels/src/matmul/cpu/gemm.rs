@@ -9,9 +9,9 @@ use std::ops::Range;
 use super::{
     level::Level,
     operand::{Matrix, Target},
-    plan::{Plan, Summation},
+    plan::{LEVELS, LOW_LEVELS, Plan, Summation},
     scratch::Scratch,
-    tile::{HighStack, LowStack, MAX_RIGHT, Shape, Side, Tile},
+    tile::{self, HighStack, MAX_RIGHT, Shape, Side, Tile},
     unit::Unit,
 };
 use crate::parallel::{spread, spread_parts};
@@ -181,20 +181,22 @@ impl Product<'_> {
     /// The tiles of some panels of the left operands and all panels of a task.
     fn tiles(&self, lefts: &[Panels<'_>], range: Range<usize>, rights: &[Panels<'_>]) {
         let (Some(left), Some(right)) = (lefts.first(), rights.first()) else { return };
-        let mut low = LowStack::new();
+        let mut low = tile::room::<LOW_LEVELS>(1);
+        let [low] = tile::stacks(&mut low) else { return };
         let group = if self.terms.iter().any(|term| term.plan.slabs().len() > 1) { GROUP } else { 1 };
-        let mut stacks = vec![HighStack::new(); group * right.count()];
+        let mut stacks = tile::room::<{ LEVELS - LOW_LEVELS }>(group * right.count());
+        let stacks = tile::stacks(&mut stacks);
         for first in range.clone().step_by(group) {
             let group = first..(first + group).min(range.end);
             let pairs = || group.clone().flat_map(|i| (0..right.count()).map(move |j| (i, j)));
             for ((term, left), right) in self.terms.iter().zip(lefts).zip(rights) {
                 for slab in term.plan.slabs() {
-                    for ((i, j), high) in pairs().zip(&mut stacks) {
-                        term.unit.run(Tile::new(self.shape, &term.plan, slab, [left.panel(i), right.panel(j)], &mut low, high));
+                    for ((i, j), high) in pairs().zip(&mut *stacks) {
+                        term.unit.run(Tile::new(self.shape, &term.plan, slab, [left.panel(i), right.panel(j)], low, high));
                     }
                 }
             }
-            for ((i, j), high) in pairs().zip(&mut stacks) {
+            for ((i, j), high) in pairs().zip(&mut *stacks) {
                 self.store(left.rows(i), right.rows(j), high);
             }
         }
@@ -202,9 +204,9 @@ impl Product<'_> {
 
     fn store(&self, [row, rows]: [usize; 2], [column, columns]: [usize; 2], stack: &mut HighStack) {
         if self.most == 0 {
-            stack.result().fill(0.0);
+            tile::result(stack).fill(0.0);
         }
-        for (r, sums) in stack.result().chunks_exact_mut(self.shape.right).enumerate().take(rows) {
+        for (r, sums) in tile::result(stack).chunks_exact_mut(self.shape.right).enumerate().take(rows) {
             // SAFETY: each tile has elements of its own.
             unsafe { self.target.store(row + r, column, &mut sums[..columns]) };
         }

@@ -57,9 +57,8 @@ pub(crate) struct Plan {
     k: usize,
     steps: Vec<Step>,
     slabs: Vec<Slab>,
-    /// The elements `k ≡ j (mod 2^shift)` stand together, from `starts[j]` on.
-    shift: u32,
-    starts: [u32; PARTIALS],
+    /// Where the elements of each partial sum begin, which stand together; without, elements are in order.
+    starts: Option<Box<[u32; PARTIALS]>>,
 }
 
 impl Plan {
@@ -77,7 +76,7 @@ impl Plan {
 
     fn strict(k: usize) -> Self {
         let run = |partial: usize| k / PARTIALS + usize::from(partial < k % PARTIALS);
-        let mut starts = [0; PARTIALS];
+        let mut starts = Box::new([0; PARTIALS]);
         let mut steps = Vec::with_capacity(PARTIALS);
         let mut position = 0;
         for index in (0..PARTIALS).filter(|&i| run(partial_sum(i)) > 0) {
@@ -101,7 +100,7 @@ impl Plan {
         }
         // Steps of a power of two that is at least 32 leave nothing on the low levels.
         let slabs = (k / SLAB).next_power_of_two().min(PARTIALS >> LOW_LEVELS);
-        Self { k, shift: PARTIALS.ilog2(), slabs: slabs_of(&steps, PARTIALS / slabs), steps, starts }
+        Self { k, slabs: slabs_of(&steps, PARTIALS / slabs), steps, starts: Some(starts) }
     }
 
     fn fast(k: usize, is_added: bool) -> Self {
@@ -115,7 +114,7 @@ impl Plan {
         if let Some(step) = steps.last_mut() {
             step.level = (LEVELS - 1) as u8;
         }
-        Self { k, shift: 0, slabs: slabs_of(&steps, SLAB / FAST_RUN), steps, starts: [0; PARTIALS] }
+        Self { k, slabs: slabs_of(&steps, SLAB / FAST_RUN), steps, starts: None }
     }
 
     pub(crate) fn k(&self) -> usize {
@@ -133,8 +132,10 @@ impl Plan {
     /// Where element `k` stands in a packed panel.
     #[inline(always)]
     pub(crate) fn position(&self, k: usize) -> usize {
-        let class = k & ((1 << self.shift) - 1) & (PARTIALS - 1);
-        self.starts[class] as usize + (k >> self.shift)
+        match &self.starts {
+            Some(starts) => starts[k % PARTIALS] as usize + k / PARTIALS,
+            None => k,
+        }
     }
 }
 

@@ -27,6 +27,9 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(length: usize) -> Self {
+        if length == 0 {
+            return Self { lines: Vec::new(), length };
+        }
         let count = length.div_ceil(LINE);
         let mut lines = FREE.with_borrow_mut(|free| {
             let best = (0..free.len()).filter(|&i| free[i].len() >= count).min_by_key(|&i| free[i].len()).or_else(|| free.len().checked_sub(1));
@@ -43,6 +46,9 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let lines = std::mem::take(&mut self.lines);
+        if lines.is_empty() {
+            return;
+        }
         // A thread that is ending has no list any more.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     level::Level,
     plan::{LEVELS, LOW_LEVELS, Plan, Slab, Step},
-    scratch::LINE,
+    scratch::{LINE, Scratch},
     simd::{Simd, Work},
 };
 use crate::simd::prefetch;
@@ -18,33 +18,28 @@ pub(crate) const MAX_ELEMENTS: usize = 14 * MAX_RIGHT;
 
 type Sums = [f32; MAX_ELEMENTS];
 
-/// The lower levels of the stack, which are empty between slabs, and +0.0 for merging with sums of no elements.
-#[repr(align(64))]
-pub(crate) struct LowStack {
-    levels: [Sums; LOW_LEVELS],
-    zero: Sums,
-}
-
-impl LowStack {
-    pub(crate) fn new() -> Self {
-        Self { levels: [[0.0; MAX_ELEMENTS]; LOW_LEVELS], zero: [0.0; MAX_ELEMENTS] }
-    }
-}
+/// The lower levels of the stack, which are empty between slabs.
+pub(crate) type LowStack = [Sums; LOW_LEVELS];
 
 /// The upper levels of a tile's stack; the last is the result.
-#[derive(Clone)]
-#[repr(align(64))]
-pub(crate) struct HighStack([Sums; LEVELS - LOW_LEVELS]);
+pub(crate) type HighStack = [Sums; LEVELS - LOW_LEVELS];
 
-impl HighStack {
-    pub(crate) fn new() -> Self {
-        Self([[0.0; MAX_ELEMENTS]; LEVELS - LOW_LEVELS])
-    }
+/// For merging with sums of no elements.
+static ZERO: Sums = [0.0; MAX_ELEMENTS];
 
-    /// The finished sums, row-major.
-    pub(crate) fn result(&mut self) -> &mut Sums {
-        &mut self.0[LEVELS - LOW_LEVELS - 1]
-    }
+/// Memory for stacks, or some levels of them. A level is written before it is read.
+pub(crate) fn room<const COUNT: usize>(stacks: usize) -> Scratch {
+    Scratch::new(stacks * COUNT * MAX_ELEMENTS)
+}
+
+/// The stacks in such memory.
+pub(crate) fn stacks<const COUNT: usize>(room: &mut Scratch) -> &mut [[Sums; COUNT]] {
+    room.as_chunks_mut().0.as_chunks_mut().0
+}
+
+/// The finished sums, row-major.
+pub(crate) fn result(stack: &mut HighStack) -> &mut Sums {
+    &mut stack[LEVELS - LOW_LEVELS - 1]
 }
 
 /// Elements of k ahead of which a tile fetches its panels: the right one comes from the second-level cache, the left one from beyond.
@@ -170,7 +165,7 @@ impl Tile<'_> {
     #[inline(always)]
     fn level(&mut self, level: u8) -> &mut Sums {
         let level = usize::from(level);
-        if level < LOW_LEVELS { &mut self.low.levels[level] } else { &mut self.high.0[level - LOW_LEVELS] }
+        if level < LOW_LEVELS { &mut self.low[level] } else { &mut self.high[level - LOW_LEVELS] }
     }
 
     #[inline(always)]
@@ -199,7 +194,7 @@ impl Tile<'_> {
             }
             for level in step.from..step.from + step.merges {
                 let empty = u16::from(step.empty) >> level & 1 == 1;
-                let earlier = if empty { &self.low.zero } else { self.level(level) }.as_ptr();
+                let earlier = if empty { &ZERO } else { &*self.level(level) }.as_ptr();
                 for row in 0..ROWS {
                     for half in 0..VECTORS {
                         // SAFETY: a tile has at most `MAX_ELEMENTS` elements.
