@@ -91,13 +91,16 @@ fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
         tried.into_iter().collect::<Vec<_>>(),
         [
             "AddRmsNorm",
+            "Attention",
             "CrossEntropyGradient",
             "DecodeAttention",
             "LoraRows",
             "MatMulAdd",
             "NormGradient",
+            "PagedAttention",
             "Projection",
             "QuantizedLinear",
+            "RmsNorm",
             "RopeAppend"
         ]
     );

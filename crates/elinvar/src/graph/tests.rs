@@ -262,6 +262,26 @@ fn what_several_products_round_is_rounded_once() {
     assert_eq!(w.recorded(9, changed), ["cast", "matrix_product", "add", "copy", "cast", "matrix_product"]);
 }
 
+/// A feed-forward network whose products are chains on tensor cores, where the device has them.
+#[test]
+fn what_alone_takes_a_result_rounded_has_it_so_from_what_makes_it() {
+    let properties = DeviceProperties { threadgroup_memory: 227 << 10, ..cuda(true).properties().clone() };
+    let hopper = Executor::from_device(Device::new(NullBackend::with_properties(properties)));
+    let w = Weights::new(&hopper.with_precision(Precision::Invariant));
+    let network = |x: &Tensor| {
+        let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
+        x.add(&normalised.linear(&w.q, None)?.swiglu(&normalised.linear(&w.q, None)?)?.linear(&w.q, None)?)
+    };
+    assert_eq!(w.recorded(3, network), ["rms_norm", "chain_few_rows", "chain_few_rows"]);
+    assert_eq!(w.recorded(100, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
+    let norm = |x: &Tensor| x.rms_norm(Some(&w.norm), 1e-5);
+    assert_eq!(w.recorded(3, |x| norm(x)?.cast(DType::F16)), ["rms_norm"]);
+    // Where it is also taken as it is, or was rounded before, the cast stays.
+    let both = |x: &Tensor| norm(x).and_then(|y| Ok((y.cast(DType::F16)?, y)));
+    assert_eq!(w.recorded(3, both), ["rms_norm", "cast"]);
+    assert_eq!(w.recorded(3, |x| norm(&x.cast(DType::BF16)?)?.cast(DType::F16)), ["cast", "rms_norm", "cast"]);
+}
+
 #[test]
 fn a_group_gathers_what_a_product_takes_as_that_rounds_it() {
     let device = cuda(true).device().clone();

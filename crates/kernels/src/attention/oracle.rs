@@ -494,6 +494,16 @@ fn matrix_cases() -> Vec<Case> {
         // The last tile is no whole one, the keys end within a block, and values are wider than keys.
         cases.push(fast(Scoring { offset: 60, ..causal }, Dims { value_width: 96, ..Dims::new(4, 2, 21, 81, 72) }, pair, Extra::default()));
     }
+    // Results of another type.
+    for (precision, [q, kv], output) in [
+        (Precision::Fast, [DType::F32, DType::BF16], DType::BF16),
+        (Precision::Invariant, [DType::F32, DType::BF16], DType::BF16),
+        (Precision::Strict, [DType::F16, DType::F16], DType::F32),
+    ] {
+        let (d, operator) = (Dims::new(4, 2, 70, 70, 64), Attention { scoring: causal, precision, output: Some(output), ..Attention::default() });
+        let stored = |dtype, heads, seed| HostTensor::random(dtype, &[1, heads, 70, 64], -1.0, 1.0, seed);
+        cases.push(case_of(operator, d, [stored(q, 4, 81), stored(kv, 2, 82), stored(kv, 2, 83)], Extra::default()));
+    }
     // A row without a key beside rows with one or all, a query that is no number, and scores that grow from block to block.
     let d = Dims { value_width: 104, ..Dims::new(1, 1, 40, 90, 80) };
     let attended = |i: usize| i / 90 != 5 && (!(i / 90).is_multiple_of(3) || i % 90 == 7);

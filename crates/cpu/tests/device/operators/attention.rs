@@ -145,9 +145,9 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
         (first.kernel.key.to_string(), first.grid.0[0], first.threadgroup.0[0], first.threadgroup_memory, first.kernel.native.is_some())
     };
     let [f32, f16, bf16] = [DType::F32, DType::F16, DType::BF16];
-    let expected = ("attention_prefill_f32_bf16_width128".to_owned(), 16, 384, 1024 + 7 * (32 << 10), true);
+    let expected = ("attention_prefill_f32_bf16_f32_width128".to_owned(), 16, 384, 1024 + 7 * (32 << 10), true);
     assert_eq!(plan(fast, &hopper, f32, bf16, 200, 128, false), expected);
-    let expected = ("attention_prefill_f16_f16_width64".to_owned(), 132, 384, 1024 + 7 * (16 << 10), true);
+    let expected = ("attention_prefill_f16_f16_f16_width64".to_owned(), 132, 384, 1024 + 7 * (16 << 10), true);
     assert_eq!(plan(fast, &hopper, f16, f16, 20_000, 64, false), expected);
     let softcap = Attention { scoring: Scoring { softcap: 1.0, ..Scoring::default() }, ..fast };
     let inverted = Attention { scoring: Scoring { scale: Some(-1.0), ..Scoring::default() }, ..fast };
