@@ -100,7 +100,7 @@ def argmin(x: Tensor, *, axis: int | None = None, keepdims: bool = True, select_
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, lengths: Tensor | None = None, *, scale: float | None = None, softcap: float = 0.0, causal: bool = False, offset: int = 0, left_window: int | None = None, right_window: int | None = None, tokens_first: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """softmax(softcap(scale q k^T) + mask) v over the keys each query attends; grouped heads, causal, windows, caches
 
     Inputs:
@@ -112,7 +112,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, posit
         lengths (int32; optional): [B]: how many of the Tk keys each sequence has
 
     Returns:
-        y (float32, float16, bfloat16): [B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of q's type
+        y (float32, float16, bfloat16): [B, Hq, Tq, Dv], or [B, Tq, Hq, Dv], of type output
 
     Attributes:
         scale (float): Factor of the dot product; `None` for `1 / √D`.
@@ -123,6 +123,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, posit
         right_window (count): Attend at most this many keys after it; `None` for all.
         tokens_first (bool): Give `[B, Tq, Hq, Dv]`: token by token, as the projection that follows reads it.
         precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `q` if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1156,7 +1157,7 @@ def pad(x: Tensor, *, before: Sequence[int], after: Sequence[int], value: float 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
+def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """causal attention of several sequences over keys and values in pages, which a table names for each of them
 
     Inputs:
@@ -1167,7 +1168,7 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
         positions (int32): [Tq] or [B, Tq]: where each query stands in its sequence; a negative one attends nothing
 
     Returns:
-        y (float32, float16, bfloat16): [B, Tq, Hq, Dv], of q's type
+        y (float32, float16, bfloat16): [B, Tq, Hq, Dv], of type output
 
     Attributes:
         scale (float): Factor of the dot product; `None` for `1 / √D`.
@@ -1175,6 +1176,7 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
         left_window (count): Attend at most this many keys before the query's position; `None` for all.
         page (count): Tokens of a page.
         precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `q` if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1192,11 +1194,11 @@ def pow(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Any:
+def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, residual: Tensor | None = None, *, epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Any:
     """linear layers of one input: rms_norm before, a residual or a gate after, in one launch
 
     Inputs:
-        x (float32): […, k]
+        x (float32, float16, bfloat16): […, k]
         norm (float32, float16, bfloat16; optional): [k], the norm's weight; 1 where absent
         w0 (float32, float16, bfloat16): [n0, k]
         w1 (float32, float16, bfloat16; optional): [n1, k], of the type of w0
@@ -1207,14 +1209,15 @@ def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tens
         residual (float32; optional): […, n0], added to the product of a single weight
 
     Returns:
-        y0 (float32): […, n0]
-        y1 (float32; optional): […, n1], for a second weight that is not the gated one
-        y2 (float32; optional): […, n2], for a third weight
+        y0 (float32, float16, bfloat16): […, n0], of type output
+        y1 (float32, float16, bfloat16; optional): […, n1], for a second weight that is not the gated one
+        y2 (float32, float16, bfloat16; optional): […, n2], for a third weight
 
     Attributes:
         epsilon (float): Normalise the rows first, with this added to the mean of the squares.
         gated (bool): Give `silu(y0) · y1`.
         precision (word: strict, invariant, fast): How sums may be ordered: strict (the same bits on every device), invariant (the same bits of a row on one device) or fast (any order). None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the outputs; f32 if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
@@ -1428,7 +1431,7 @@ def right_shift(a: Tensor, b: Tensor) -> Tensor:
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def rms_norm(x: Tensor, weight: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-05, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """x / sqrt(mean x^2 + epsilon) * weight over the axes from axis on
 
     Inputs:
@@ -1436,11 +1439,12 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, axis: int = -1, epsilon
         weight (float32, float16, bfloat16; optional): the shape of x from axis on; 1 where absent
 
     Returns:
-        y (float32, float16, bfloat16): as x
+        y (float32, float16, bfloat16): as x, of type output
 
     Attributes:
         axis (int): The first normalised axis; negative counts from the end.
         epsilon (float): Added to the mean of the squares.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `x` if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
