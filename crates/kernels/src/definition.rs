@@ -17,19 +17,21 @@ impl Definition {
         Self { inputs: inputs.to_vec(), steps: Vec::new(), outputs: Vec::new(), updated: Vec::new() }
     }
 
-    /// The f32 result of an operator whose result has the type of an input, converted to another type.
+    /// The f32 result of an operator whose result has the type of input `like`, converted to the type `output`; none where that is the input's.
     ///
     /// # Errors
     /// What the operator rejects.
-    pub(crate) fn converted(operator: impl Operator, inputs: &[Option<TensorInfo>], like: usize, to: DType) -> Result<Self> {
+    pub(crate) fn converted(operator: impl Operator, inputs: &[Option<TensorInfo>], like: usize, output: Option<DType>) -> Result<Option<Self>> {
+        let own = inputs[like].map(|info| info.dtype);
+        let Some(to) = output.filter(|output| Some(*output) != own) else { return Ok(None) };
         let mut definition = Self::new(inputs);
         let mut operands: Vec<_> = (0..inputs.len()).map(|index| definition.input(index)).collect();
-        if operands[like].is_some_and(|operand| operand.info.dtype != DType::F32) {
+        if own != Some(DType::F32) {
             operands[like] = Some(definition.apply_one(Cast { to: DType::F32 }, &[operands[like]])?);
         }
         let result = definition.apply_one(operator, &operands)?;
         definition.outputs = if to == DType::F32 { vec![result] } else { definition.apply(Cast { to }, &[Some(result)])? };
-        Ok(definition)
+        Ok(Some(definition))
     }
 
     /// An input; none if it is absent.

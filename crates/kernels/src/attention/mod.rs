@@ -157,9 +157,7 @@ impl Operator for Attention {
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
-        let q = Inputs::new(inputs)?.q.dtype;
-        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, operands::AT.q, to);
-        self.output.filter(|output| *output != q).map(converted).transpose()
+        Definition::converted(Self { output: None, ..*self }, inputs, operands::AT.q, self.output)
     }
 
     fn precision(&self) -> Precision {

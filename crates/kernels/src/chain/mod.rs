@@ -140,8 +140,9 @@ pub(crate) struct Layers {
     /// Which of the biases there are.
     pub(crate) biases: [bool; 3],
     pub(crate) has_residual: bool,
-    /// Whether they give what SwiGLU makes of `y0` and `y1`, and that rounded to the type of the weights.
+    /// Whether they give what SwiGLU makes of `y0` and `y1`.
     pub(crate) gated: bool,
+    /// Whether that has the type of the weights.
     pub(crate) rounded: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Linear layers of one input in one launch: what a transformer's layer does around its attention while it decodes.
 //!
 //! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
-//! `silu(y_0) · y_1` for two. Weights are f32, f16 or bf16, activations f32; what the rows are rounded to anyway they and the outputs may be.
+//! `silu(y_0) · y_1` for two. Weights are f32, f16 or bf16; the rows and the outputs are f32, or of a 16-bit type.
 //!
 //! * Memory: the weights are read once, everything else comes from the caches, on a GPU also the weights for every four rows after the first. On a GPU a single row is
 //!   kept, and normalised, by every threadgroup that needs it; several rows, and rows too long for that, by a launch before. In fast and invariant

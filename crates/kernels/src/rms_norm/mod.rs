@@ -142,9 +142,7 @@ impl Operator for RmsNorm {
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
-        let x = operands::Inputs::new(inputs)?.x.dtype;
-        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, operands::AT.x, to);
-        self.output.filter(|output| *output != x).map(converted).transpose()
+        Definition::converted(Self { output: None, ..*self }, inputs, operands::AT.x, self.output)
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {

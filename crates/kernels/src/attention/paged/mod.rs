@@ -218,9 +218,7 @@ impl Operator for PagedAttention {
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {
-        let q = Inputs::new(inputs)?.q.dtype;
-        let converted = |to| Definition::converted(Self { output: None, ..*self }, inputs, AT.q, to);
-        self.output.filter(|output| *output != q).map(converted).transpose()
+        Definition::converted(Self { output: None, ..*self }, inputs, AT.q, self.output)
     }
 
     fn precision(&self) -> Precision {
