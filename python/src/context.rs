@@ -11,7 +11,7 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use elinvar::{DType, DeviceKind, Operator, Recorder, Recording};
+use elinvar::{DType, DeviceKind, KeptOperator, Recorder, Recording};
 use pyo3::{
     PyResult, Python,
     exceptions::{PyRuntimeError, PyTypeError},
@@ -240,18 +240,18 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::take`]; what the operator rejects.
-    pub(crate) fn apply(&self, py: Python<'_>, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> PyResult<Vec<elinvar::Tensor>> {
+    pub(crate) fn apply(&self, py: Python<'_>, operator: &KeptOperator, inputs: &[Option<&Tensor>]) -> PyResult<Vec<elinvar::Tensor>> {
         let shared = inputs.iter().flatten().find(|tensor| tensor.is_shared()).map(|tensor| tensor.tensor());
         if self.is_short(inputs.iter().copied().flatten()) {
             let taken: Vec<_> = inputs.iter().map(|input| input.map(Tensor::tensor)).collect();
-            return self.at_once(py, shared, || self.executor.apply(operator, &taken));
+            return self.at_once(py, shared, || self.executor.apply_kept(operator, &taken));
         }
         let taken = inputs.iter().map(|input| input.map(|input| self.take(input)).transpose()).collect::<PyResult<Vec<_>>>()?;
         self.check()?;
         let executor = self.current();
         py.detach(|| {
             let taken: Vec<_> = taken.iter().map(Option::as_ref).collect();
-            self.ordered(shared, || executor.apply(operator, &taken))
+            self.ordered(shared, || executor.apply_kept(operator, &taken))
         })
         .map_err(raise)
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use elinvar::{
-    Precision,
+    KeptOperator, Precision,
     kernels::{AttributeInfo, AttributeKind, Description, Port, registry::operators},
 };
 use pyo3::{
@@ -53,7 +53,7 @@ fn operator<'py>(
     description: &'static Description,
     attributes: impl Iterator<Item = PyResult<(String, Bound<'py, PyAny>)>>,
     precision: Precision,
-) -> PyResult<Arc<dyn elinvar::Operator>> {
+) -> PyResult<KeptOperator> {
     let mut given = Vec::new();
     for attribute in attributes {
         let (name, value) = attribute?;
@@ -71,7 +71,7 @@ fn operator<'py>(
     if takes_precision && !given.iter().any(|(name, _)| name == "precision") {
         given.push(("precision".to_owned(), precision.to_string()));
     }
-    description.operator(given).map(Into::into).map_err(raise)
+    description.operator(given).map(|operator| KeptOperator::new(operator.into())).map_err(raise)
 }
 
 /// The tensors that a call gives, in the operator's order.
@@ -135,7 +135,7 @@ pub(crate) struct Function {
 struct Made {
     precision: Precision,
     attributes: Vec<Py<PyAny>>,
-    operator: Arc<dyn elinvar::Operator>,
+    operator: KeptOperator,
 }
 
 /// Whether a value stays what it is.
@@ -162,7 +162,7 @@ impl Function {
     const MOST: usize = 16;
 
     /// The operator of these attributes, in the order of the description.
-    fn operator(&self, py: Python<'_>, precision: Precision, attributes: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn elinvar::Operator>> {
+    fn operator(&self, py: Python<'_>, precision: Precision, attributes: &Bound<'_, PyTuple>) -> PyResult<KeptOperator> {
         let is_it = |made: &&Made| {
             let mut pairs = made.attributes.iter().zip(attributes.iter_borrowed());
             made.precision == precision && pairs.all(|(known, value)| is_same(known.bind(py), &value))
@@ -229,7 +229,7 @@ pub(crate) fn _call<'py>(
     let context = context.ok_or_else(|| PyTypeError::new_err(format!("{name}: no tensor is given")))?;
     let with_numbers = numbers.map(|numbers| numbers.to_tuple());
     let operator = function.operator(py, context.executor.precision(), with_numbers.as_ref().unwrap_or(attributes))?;
-    results(py, context, context.apply(py, operator, &given)?)
+    results(py, context, context.apply(py, &operator, &given)?)
 }
 
 /// Runs an operator by its name.
@@ -246,7 +246,7 @@ pub(crate) fn apply(
     let operator = operator(description, attributes, context.executor.precision())?;
     let inputs = inputs(description, given)?;
     let refs: Vec<_> = inputs.iter().map(|input| input.as_deref()).collect();
-    results(py, context, context.apply(py, operator, &refs)?)
+    results(py, context, context.apply(py, &operator, &refs)?)
 }
 
 /// One result as it is, several as a tuple, and None for none.

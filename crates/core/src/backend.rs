@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::{
+    buffer::{Binding, Buffer},
     commands::CommandList,
     completion::Completion,
     error::{Error, Result},
@@ -147,6 +148,15 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// Device lost.
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion>;
+
+    /// Runs a list at once over what is given in the place of its stand-ins, which its commands may have, where that takes less time than to submit a list of
+    /// it; else, and without an implementation, nothing happens.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`].
+    fn run_over(&self, _commands: &CommandList, _places: &[Buffer], _given: &[Binding]) -> Result<Option<Completion>> {
+        Ok(None)
+    }
 
     /// Whether all that was submitted has completed: what reads would wait for nothing. Without an implementation it is not known to have.
     fn is_idle(&self) -> bool {

@@ -62,6 +62,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// Has what was placed stand for no memory again.
+    pub fn displace(&self) {
+        self.raw().stand_in().inspect(|stand_in| stand_in.place(0));
+    }
+
     /// Binds `bytes` bytes from `offset`.
     ///
     /// # Errors

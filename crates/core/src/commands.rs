@@ -105,18 +105,12 @@ impl CommandList {
     /// # Errors
     /// Memory of another size or device, or that a command may not write; what is written and given for another place, too.
     pub fn over(&self, places: &[Buffer], given: &[Binding]) -> Result<Arc<CommandList>> {
-        if places.len() != given.len() {
-            return Err(Error::invalid_launch(format!("{} buffers are given for {} places", given.len(), places.len())));
-        }
-        let mut is_doubtful = false;
-        for (index, (place, binding)) in places.iter().zip(given).enumerate() {
-            if place.bytes() != binding.bytes() || place.device() != binding.buffer().device() {
-                let (found, wanted) = (binding.bytes(), place.bytes());
-                return Err(Error::invalid_launch(format!("{found} bytes are given where a list of this device takes {wanted}")));
-            }
-            let is_shared = |(other, with): (usize, &Binding)| other != index && with.overlaps(binding);
-            is_doubtful |= !place.raw().is_read_only() && (binding.buffer().raw().is_read_only() || given.iter().enumerate().any(is_shared));
-        }
+        let is_sure = self.surely_takes(places, given)?;
+        self.moved(places, given, is_sure)
+    }
+
+    /// The same, unless it is sure, with the checks of what a command does with its memory.
+    pub(crate) fn moved(&self, places: &[Buffer], given: &[Binding], is_sure: bool) -> Result<Arc<CommandList>> {
         let moved = |binding: &Binding| match places.iter().position(|place| place.same(binding.buffer())) {
             Some(place) => given[place].part(binding.offset(), binding.bytes()),
             None => binding.clone(),
@@ -136,7 +130,7 @@ impl CommandList {
                         threadgroup_memory: threadgroup_memory.clone(),
                         work: *work,
                     };
-                    if is_doubtful {
+                    if !is_sure {
                         check_bindings(&dispatch).map_err(|e| e.context(&dispatch.pipeline.source().key))?;
                     }
                     Command::Dispatch(dispatch)
@@ -154,6 +148,26 @@ impl CommandList {
             });
         }
         Ok(Self::new(self.device, commands, false))
+    }
+
+    /// Whether its commands may have this memory in these places, whatever they do with it; some may have other memory too.
+    ///
+    /// # Errors
+    /// Memory of another size or device.
+    pub(crate) fn surely_takes(&self, places: &[Buffer], given: &[Binding]) -> Result<bool> {
+        if places.len() != given.len() {
+            return Err(Error::invalid_launch(format!("{} buffers are given for {} places", given.len(), places.len())));
+        }
+        let mut is_sure = true;
+        for (index, (place, binding)) in places.iter().zip(given).enumerate() {
+            if place.bytes() != binding.bytes() || place.device() != binding.buffer().device() {
+                let (found, wanted) = (binding.bytes(), place.bytes());
+                return Err(Error::invalid_launch(format!("{found} bytes are given where a list of this device takes {wanted}")));
+            }
+            let is_shared = |(other, with): (usize, &Binding)| other != index && with.overlaps(binding);
+            is_sure &= place.raw().is_read_only() || !binding.buffer().raw().is_read_only() && !given.iter().enumerate().any(is_shared);
+        }
+        Ok(is_sure)
     }
 
     fn new(device: Option<DeviceId>, commands: Vec<Command>, has_stand_ins: bool) -> Arc<Self> {

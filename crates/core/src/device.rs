@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     backend::{Backend, MemoryPressure},
-    buffer::Buffer,
+    buffer::{Binding, Buffer},
     commands::CommandList,
     completion::Completion,
     device_id::DeviceId,
@@ -281,10 +281,26 @@ impl Device {
     /// # Errors
     /// The list's memory is another device's, or the device is lost.
     pub fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
+        self.check_own(commands)?;
+        self.0.backend.submit(commands)
+    }
+
+    /// Starts a recorded list [over](CommandList::over) other memory: what is given in the place of each stand-in, all of which are listed.
+    ///
+    /// # Errors
+    /// As [`CommandList::over`] and [`Device::submit`].
+    pub fn submit_over(&self, commands: &CommandList, places: &[Buffer], given: &[Binding]) -> Result<Completion> {
+        self.check_own(commands)?;
+        let is_sure = commands.surely_takes(places, given)?;
+        let done = if is_sure { self.0.backend.run_over(commands, places, given)? } else { None };
+        done.map_or_else(|| self.0.backend.submit(&commands.moved(places, given, is_sure)?), Ok)
+    }
+
+    fn check_own(&self, commands: &CommandList) -> Result<()> {
         if commands.device().is_some_and(|device| device != self.0.id) {
             return Err(Error::invalid_argument("the commands were recorded for another device: record them again on this one"));
         }
-        self.0.backend.submit(commands)
+        Ok(())
     }
 
     /// Times every command from now on, and drops what was timed before. This changes no result, but commands may take longer.

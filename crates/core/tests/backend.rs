@@ -82,7 +82,11 @@ fn a_list_over_stand_ins_is_moved_over_memory_that_fits() {
     let offsets: Vec<_> = dispatch.bindings.iter().flatten().map(|binding| (binding.buffer().same(&buffer), binding.offset())).collect();
     assert_eq!(offsets, [(true, 128), (true, 0)]);
     assert!(list.has_stand_ins() && !moved.has_stand_ins() && list.id() != moved.id());
-    let rejected = |given: &[elinvar_core::Binding]| list.over(&places, given).unwrap_err().to_string();
+    let rejected = |given: &[elinvar_core::Binding]| {
+        let error = list.over(&places, given).unwrap_err().to_string();
+        assert_eq!(device.submit_over(&list, &places, given).map(drop).unwrap_err().to_string(), error);
+        error
+    };
     assert!(rejected(&[part(32, 64), part(0, 64)]).contains("'y' is written but overlaps 'x'"));
     assert!(rejected(&[part(0, 64), part(64, 32)]).contains("32 bytes are given where a list of this device takes 64"));
     assert!(rejected(&[part(0, 64)]).contains("1 buffers are given for 2 places"));

@@ -16,8 +16,8 @@ use std::{
 };
 
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource, MemoryInfo, Pipeline,
-    ProfileEvent, RawBuffer, Result, Storage,
+    Backend, Binding, Buffer, CommandList, Completion, DType, DeviceKind, DeviceProperties, Error, HostMemory, HostMemoryMut, KernelSource,
+    MemoryInfo, Pipeline, ProfileEvent, RawBuffer, Result, Storage,
 };
 use elinvar_math::simd::{self, Level};
 use memory::{Allocation, Memory};
@@ -136,6 +136,10 @@ impl Backend for CpuBackend {
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         self.worker().submit(commands)
+    }
+
+    fn run_over(&self, commands: &CommandList, places: &[Buffer], given: &[Binding]) -> Result<Option<Completion>> {
+        self.worker().run_over(commands, places, given)
     }
 
     fn is_idle(&self) -> bool {

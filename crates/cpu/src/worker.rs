@@ -10,7 +10,7 @@ use std::{
 };
 
 use elinvar_core::{
-    Access, Binding, Command, CommandList, Completion, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, ProfileEvent,
+    Access, Binding, Buffer, Command, CommandList, Completion, Dispatch, Error, Extent, HostArguments, HostBinding, HostForm, InFlight, ProfileEvent,
     ProfileLog, Result, Signal,
 };
 
@@ -76,20 +76,41 @@ impl Worker {
     }
 
     pub(crate) fn submit(&mut self, list: &Arc<CommandList>) -> Result<Completion> {
-        let is_at_once = is_small(list) && !self.profile.is_on() && self.is_idle();
-        let done = is_at_once.then(|| list.commands().iter().try_for_each(execute));
-        if let Some(Ok(())) = done {
-            return Ok(Completion::ready(Ok(())));
+        if self.is_soon_done(list) {
+            return Ok(self.run(list));
         }
         let signal = Signal::new();
-        match done {
-            Some(failed) => {
-                signal.complete(failed);
-                self.in_flight.push(signal.clone());
-            }
-            None => self.hand_over(list.clone(), signal.clone())?,
-        }
+        self.hand_over(list.clone(), signal.clone())?;
         Ok(Completion::new(signal))
+    }
+
+    /// Runs a list over what is given in the place of its stand-ins, if it is soon done: without a list of its own for that memory.
+    pub(crate) fn run_over(&mut self, list: &CommandList, places: &[Buffer], given: &[Binding]) -> Result<Option<Completion>> {
+        if !self.is_soon_done(list) {
+            return Ok(None);
+        }
+        // SAFETY: the binding holds the memory until the list has run; nothing else runs, and nothing begins while the worker is held.
+        let place = |(place, binding): (&Buffer, &Binding)| pointer(binding).and_then(|first| unsafe { place.place(first.expose_provenance()) });
+        let done = places.iter().zip(given).try_for_each(place).map(|()| self.run(list));
+        places.iter().for_each(Buffer::displace);
+        done.map(Some)
+    }
+
+    /// Whether the submitter runs a list by itself.
+    fn is_soon_done(&self, list: &CommandList) -> bool {
+        is_small(list) && !self.profile.is_on() && self.is_idle()
+    }
+
+    /// Runs a list; its error is reported by what reads, too.
+    fn run(&mut self, list: &CommandList) -> Completion {
+        let done = list.commands().iter().try_for_each(execute);
+        if done.is_ok() {
+            return Completion::ready(done);
+        }
+        let signal = Signal::new();
+        signal.complete(done);
+        self.in_flight.push(signal.clone());
+        Completion::new(signal)
     }
 
     fn hand_over(&mut self, list: Arc<CommandList>, signal: Arc<Signal>) -> Result<()> {

@@ -46,7 +46,7 @@ pub use elinvar_kernels::{Operator, Precision, Scalar, cross_entropy::LossReduct
 pub use elinvar_metal::chips;
 pub use elinvar_metallib as metallib;
 pub use elinvar_msl as msl;
-pub use executor::Executor;
+pub use executor::{Executor, KeptOperator};
 pub use gradient::{Gradients, grad};
 pub use graph::{Recorder, Recording, Workspace};
 pub use lend::{Loan, Turns};

@@ -18,6 +18,27 @@ use crate::{executor::Executor, tensor::Tensor};
 /// Calls that a device keeps. Where there are more, all begin again.
 const MOST: usize = 1024;
 
+/// An operator that is kept for many calls: what identifies it is found once.
+#[derive(Clone, Debug)]
+pub struct KeptOperator {
+    pub(super) operator: Arc<dyn Operator>,
+    pub(super) identity: Arc<[u8]>,
+}
+
+impl KeptOperator {
+    /// Keeps an operator.
+    ///
+    /// ```
+    /// # use elinvar::{KeptOperator, kernels::copy::Copy};
+    /// let kept = KeptOperator::new(std::sync::Arc::new(Copy));
+    /// ```
+    pub fn new(operator: Arc<dyn Operator>) -> Self {
+        let mut identity = Vec::new();
+        operator.identify(&mut identity);
+        Self { operator, identity: identity.into() }
+    }
+}
+
 /// An operator's commands over stand-ins for its operands.
 pub(super) struct Call {
     /// Its results.
@@ -54,11 +75,14 @@ impl Executor {
     ///
     /// # Errors
     /// What the operator rejects, or a kernel that does not compile.
-    pub(super) fn call(&self, operator: &dyn Operator, inputs: &[Option<&Tensor>]) -> Result<Arc<Call>> {
+    pub(super) fn call(&self, operator: &dyn Operator, identity: Option<&[u8]>, inputs: &[Option<&Tensor>]) -> Result<Arc<Call>> {
         let calls = self.device.cached::<Calls>();
         let mut key = KEY.take();
         key.clear();
-        operator.identify(&mut key);
+        match identity {
+            Some(identity) => key.extend_from_slice(identity),
+            None => operator.identify(&mut key),
+        }
         for input in inputs {
             key.push(u8::from(input.is_some()));
             input.iter().for_each(|input| TensorInfo::identify(input.dtype(), input.layout(), &mut key));

@@ -6,7 +6,7 @@ use elinvar_core::{Completion, Error, ListBuilder, Result};
 use elinvar_kernels::{Operator, TensorInfo, copy::Copy};
 
 use super::{
-    calls::Call,
+    calls::{Call, KeptOperator},
     types::{checked_types, infos},
 };
 use crate::{
@@ -33,7 +33,26 @@ impl Executor {
     /// # Errors
     /// What the operator rejects, tensors of another device or another recorder, or out of memory.
     pub fn apply(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
-        self.launch(operator, inputs, None)
+        self.launch(&operator, None, inputs, None)
+    }
+
+    /// The same for an operator that is kept for many calls, each of which takes less time.
+    ///
+    /// ```
+    /// # use elinvar::{Executor, KeptOperator, kernels::softmax::Softmax};
+    /// # let executor = Executor::new_auto()?;
+    /// let softmax = KeptOperator::new(std::sync::Arc::new(Softmax { axis: -1, log: false }));
+    /// for row in [[0f32, 0.0], [1.0, 1.0]] {
+    ///     let outputs = executor.apply_kept(&softmax, &[Some(&executor.tensor(&[2], &row)?)])?;
+    ///     assert_eq!(outputs[0].to_vec::<f32>()?, [0.5, 0.5]);
+    /// }
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Executor::apply`].
+    pub fn apply_kept(&self, kept: &KeptOperator, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
+        self.launch(&kept.operator, Some(&kept.identity), inputs, None)
     }
 
     /// The same with results that go to tensors that exist: row-major, of the results' types and shapes, in memory that no input has.
@@ -50,7 +69,7 @@ impl Executor {
     /// # Errors
     /// As [`Executor::apply`]; tensors of other types or shapes, views with gaps, memory in common with an input, or read-only memory.
     pub fn apply_into(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
-        self.launch(operator, inputs, Some(outputs)).map(drop)
+        self.launch(&operator, None, inputs, Some(outputs)).map(drop)
     }
 
     /// What records work on these tensors.
@@ -83,16 +102,23 @@ impl Executor {
         only(self.apply(Arc::new(Copy), &[Some(tensor)])?)
     }
 
-    fn launch(&self, operator: Arc<dyn Operator>, inputs: &[Option<&Tensor>], into: Option<&[&Tensor]>) -> Result<Vec<Tensor>> {
+    /// `identity` is the operator's, if that is known.
+    fn launch(
+        &self,
+        operator: &Arc<dyn Operator>,
+        identity: Option<&[u8]>,
+        inputs: &[Option<&Tensor>],
+        into: Option<&[&Tensor]>,
+    ) -> Result<Vec<Tensor>> {
         let given = inputs.iter().copied().flatten();
         let recorder = self.recorder_of(given.clone().chain(into.unwrap_or_default().iter().copied()));
         let done = recorder.and_then(|recorder| {
-            self.check_changes(&*operator, inputs, into)?;
-            self.launch_on(recorder, &operator, inputs, into)
+            self.check_changes(&**operator, inputs, into)?;
+            self.launch_on(recorder, (operator, identity), inputs, into)
         });
         let mut outputs = done.map_err(|error| self.placed(error, operator.name(), given))?;
         if self.tracks(inputs) {
-            write_down(&operator, inputs, &mut outputs);
+            write_down(operator, inputs, &mut outputs);
         }
         Ok(outputs)
     }
@@ -121,7 +147,7 @@ impl Executor {
     fn launch_on(
         &self,
         recorder: Option<&Arc<Shared>>,
-        operator: &Arc<dyn Operator>,
+        (operator, identity): (&Arc<dyn Operator>, Option<&[u8]>),
         inputs: &[Option<&Tensor>],
         into: Option<&[&Tensor]>,
     ) -> Result<Vec<Tensor>> {
@@ -133,14 +159,14 @@ impl Executor {
             }
             let (copy, mut inputs) = (self.copy(&tensor.detach())?, inputs.to_vec());
             inputs[index] = Some(&copy);
-            return self.launch_on(recorder, operator, &inputs, into);
+            return self.launch_on(recorder, (operator, identity), &inputs, into);
         }
         if let Some(recorder) = recorder {
             let types = checked_types(&**operator, &infos(inputs))?;
             check_targets(&types, inputs, into)?;
             return recorder.operator(self, operator.clone(), inputs, &types, into);
         }
-        let call = self.call(&**operator, inputs)?;
+        let call = self.call(&**operator, identity, inputs)?;
         check_targets(&call.types, inputs, into)?;
         self.run(&call, inputs, into)
     }
@@ -172,7 +198,7 @@ impl Executor {
             given.push(allocate(bytes)?);
         }
         if !call.list.commands().is_empty() {
-            self.device.submit(&call.list.over(&call.places, &given)?)?;
+            self.device.submit_over(&call.list, &call.places, &given)?;
         }
         Ok(outputs)
     }

@@ -10,6 +10,7 @@ use elinvar_cpu::CpuBackend;
 use elinvar_group::Group;
 use elinvar_kernels::Precision;
 
+pub use calls::KeptOperator;
 pub(crate) use launch::only;
 
 use crate::{backend::BackendType, graph::Shared, tensor::Tensor};
