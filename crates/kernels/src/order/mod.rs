@@ -104,6 +104,9 @@ pub fn fold<R: Row>(row: R, identity: f32, step: impl Fn(f32, R::Item) -> f32 + 
 /// [`fold`] from zero with accumulators that are added: the same bits, sooner.
 #[inline(always)]
 pub fn sum<R: Row>(row: R, step: impl Fn(f32, R::Item) -> f32 + Copy) -> f32 {
+    if row.length() <= SHORT && row.length().is_multiple_of(8) {
+        return sum_short(&accumulate_short(row, 0.0, step));
+    }
     if row.length() < SHORT {
         return fold_short(row, 0.0, step, add);
     }
@@ -174,6 +177,37 @@ fn accumulate<R: Row>(row: R, group: usize, identity: f32, step: impl Fn(f32, R:
         start += 8;
     }
     all
+}
+
+/// The first accumulators, all that a row of whole threads up to [`SHORT`] elements has.
+#[inline(always)]
+fn accumulate_short<R: Row>(row: R, identity: f32, step: impl Fn(f32, R::Item) -> f32 + Copy) -> [f32; SHORT] {
+    let mut accumulators = [identity; SHORT];
+    for (slots, start) in accumulators.as_chunks_mut::<8>().0.iter_mut().zip((0..row.length()).step_by(8)) {
+        if let Some(whole) = row.get(start..start + 8) {
+            for (j, slot) in slots.iter_mut().enumerate() {
+                *slot = step(*slot, whole.at(j));
+            }
+        }
+    }
+    accumulators
+}
+
+/// Adds the first accumulators as [`combine_group`] does where the rest is zero.
+#[inline(always)]
+fn sum_short(accumulators: &[f32; SHORT]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    match crate::simd::level() {
+        // SAFETY: the levels have AVX.
+        crate::simd::Level::Avx512 | crate::simd::Level::Avx2 => return unsafe { tree::sum_short(accumulators) },
+        crate::simd::Level::Baseline => {}
+    }
+    let slots: [f32; SHORT / 2] = pairs(accumulators, add);
+    let slots: [f32; SHORT / 4] = pairs(&slots, add);
+    let lanes: [f32; SHORT / 8] = pairs(&slots, add);
+    let lanes: [f32; 4] = halves(&lanes, add);
+    let lanes: [f32; 2] = halves(&lanes, add);
+    add(lanes[0], lanes[1])
 }
 
 /// Adds a simdgroup's accumulators as [`combine_group`] does.
@@ -266,18 +300,30 @@ pub fn larger(a: f32, b: f32) -> f32 {
 /// The largest element, for which the order does not matter. A NaN may go unseen.
 #[inline(always)]
 pub fn largest(x: &[f32]) -> f32 {
-    const LANES: usize = 64;
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    for block in blocks {
-        for (lane, x) in lanes.iter_mut().zip(block) {
+    let lanes: [f32; 8] = if let Some(last) = x.last_chunk::<64>() {
+        let lanes: [f32; 32] = halves(&largest_of_chunks(x, last), larger);
+        let lanes: [f32; 16] = halves(&lanes, larger);
+        halves(&lanes, larger)
+    } else if let Some(last) = x.last_chunk() {
+        largest_of_chunks(x, last)
+    } else {
+        return x.iter().copied().fold(f32::NEG_INFINITY, larger);
+    };
+    let lanes: [f32; 4] = halves(&lanes, larger);
+    let lanes: [f32; 2] = halves(&lanes, larger);
+    larger(lanes[0], lanes[1])
+}
+
+/// The largest at each place of all chunks of a row, of which the last may have elements of the one before.
+#[inline(always)]
+fn largest_of_chunks<const N: usize>(x: &[f32], last: &[f32; N]) -> [f32; N] {
+    let mut lanes = *last;
+    for chunk in x.as_chunks::<N>().0 {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
             *lane = larger(*lane, *x);
         }
     }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = larger(*lane, *x);
-    }
-    combine_lanes(&halves(&lanes, larger), larger)
+    lanes
 }
 
 /// The smaller; NaN if either is.
@@ -313,6 +359,17 @@ mod tests {
             lanes[0]
         };
         (1..threads / 32).fold(simdgroup(0), |total, g| total + simdgroup(g))
+    }
+
+    #[test]
+    fn the_largest_element_may_be_anywhere() {
+        for n in 1..140 {
+            for place in 0..n {
+                let row: Vec<_> = (0..n).map(|i| if i == place { -1.0 } else { -2.0 }).collect();
+                assert_eq!(largest(&row), -1.0, "element {place} of {n}");
+            }
+        }
+        assert_eq!(largest(&[]), f32::NEG_INFINITY);
     }
 
     #[test]

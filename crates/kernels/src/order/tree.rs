@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{
     __m256, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm_movehl_ps, _mm256_add_ps, _mm256_castps256_ps128,
-    _mm256_extractf128_ps, _mm256_load_ps, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm512_add_ps, _mm512_castps512_ps256,
+    _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm512_add_ps, _mm512_castps512_ps256,
     _mm512_extractf32x8_ps, _mm512_load_ps, _mm512_shuffle_f32x4, _mm512_shuffle_ps,
 };
 
@@ -27,18 +27,35 @@ pub(super) fn sum(Accumulators(accumulators): &Accumulators) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(by_2[0], by_2[1]))
 }
 
-/// The same with half the registers' width, a lane in each.
+/// The same with half the registers' width.
 #[target_feature(enable = "avx")]
 pub(super) fn sum_narrow(Accumulators(accumulators): &Accumulators) -> f32 {
-    // SAFETY: 32 aligned vectors are the 256 accumulators.
-    let lane = |i: usize| unsafe { _mm256_load_ps(accumulators.as_ptr().add(8 * i)) };
+    let part = |i: usize| lanes_narrow(&accumulators.as_chunks().0[i]);
+    sum_lanes(_mm256_add_ps(_mm256_add_ps(part(0), part(2)), _mm256_add_ps(part(1), part(3))))
+}
+
+/// The same of a quarter where the rest is zero.
+#[target_feature(enable = "avx")]
+pub(super) fn sum_short(accumulators: &[f32; 64]) -> f32 {
+    sum_lanes(lanes_narrow(accumulators))
+}
+
+/// Sums the slots of eight lanes.
+#[inline]
+#[target_feature(enable = "avx")]
+fn lanes_narrow(accumulators: &[f32; 64]) -> __m256 {
+    // SAFETY: eight vectors are the 64 accumulators.
+    let lane = |i: usize| unsafe { _mm256_loadu_ps(accumulators.as_ptr().add(8 * i)) };
     // In each half of the registers half the slots of four lanes.
     let slots = |i: usize| pairs_narrow(pairs_narrow(lane(i), lane(i + 1)), pairs_narrow(lane(i + 2), lane(i + 3)));
-    let lanes = |i: usize| {
-        let (a, b) = (slots(i), slots(i + 4));
-        _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b))
-    };
-    let by_8 = _mm256_add_ps(_mm256_add_ps(lanes(0), lanes(16)), _mm256_add_ps(lanes(8), lanes(24)));
+    let (a, b) = (slots(0), slots(4));
+    _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b))
+}
+
+/// Sums eight lanes by the xor tree.
+#[inline]
+#[target_feature(enable = "avx")]
+fn sum_lanes(by_8: __m256) -> f32 {
     let by_4 = _mm_add_ps(_mm256_castps256_ps128(by_8), _mm256_extractf128_ps::<1>(by_8));
     let by_2 = _mm_add_ps(by_4, _mm_movehl_ps(by_4, by_4));
     _mm_cvtss_f32(_mm_add_ss(by_2, _mm_movehdup_ps(by_2)))
