@@ -35,6 +35,17 @@ impl Level {
         Level::Portable(Portable)
     }
 
+    /// The level below, if its vectors are narrower.
+    pub(super) fn narrower(self) -> Self {
+        match self {
+            Level::Portable(_) => self,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2(_) => self,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(_) => Avx2::detect().map_or(self, Level::Avx2),
+        }
+    }
+
     /// Runs `work` with this level's instructions.
     pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
         match self {

@@ -33,9 +33,17 @@ const SERIAL: usize = 1 << 15;
 /// Bytes of `W` that are worth a task of their own.
 const TASK_BYTES: usize = 1 << 17;
 
+/// Elements of a row up to which a register tile is sooner done, unless the sums are strict.
+const SHORTEST: usize = 64;
+
 /// Whether [`linear`] is the way to sum a product of `m` rows of `k` elements.
 pub(crate) fn are_few(summation: Summation, m: usize, k: usize) -> bool {
-    m <= if summation == Summation::Strict && k <= SHORT { MAX_SHORT_ROWS } else { MAX_ROWS }
+    let most = match summation {
+        Summation::Strict if k <= SHORT => MAX_SHORT_ROWS,
+        Summation::Fast if k <= SHORTEST => 0,
+        Summation::Strict | Summation::Fast => MAX_ROWS,
+    };
+    m <= most
 }
 
 /// Computes `target = x * weights^T` strictly, for `x` `[m, k]` and `weights` `[n, k]` with contiguous rows.
@@ -49,6 +57,8 @@ pub(crate) fn linear(level: Level, x: Matrix<'_>, weights: Matrix<'_>, target: &
         return with_values!(weights.values(), |values| tasks(level, Rows { wide: &wide, stride: k, k, transposed: false }, values, weights, target));
     }
     let stride = k.next_multiple_of(PARTIALS);
+    // Of rows shorter than a block, narrower vectors transpose and multiply less that is not there.
+    let level = if k < PARTIALS { level.narrower() } else { level };
     let mut transposed = Scratch::new(x.rows() * stride);
     level.run(Transpose { rows: &wide, k, to: &mut transposed });
     with_values!(weights.values(), |values| tasks(level, Rows { wide: &transposed, stride, k, transposed: true }, values, weights, target));
