@@ -216,8 +216,13 @@ impl Call {
     }
 
     /// Distinguishes calls on the same tensors.
-    pub(super) fn mark(&mut self, marks: impl IntoIterator<Item = u8>) {
-        self.key.extend(marks);
+    pub(super) fn mark(&mut self, marks: &[usize]) {
+        self.key.extend_from_slice(bytemuck::cast_slice(marks));
+    }
+
+    /// Whether all of them are on the CPU.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        self.place.is_none_or(|ordinal| ordinal < 0)
     }
 
     pub(super) fn count(&self) -> usize {

@@ -1,6 +1,5 @@
 //! What Python calls for an operator: past PyTorch's dispatcher where nothing in that has a say.
 
-use elinvar::kernels::TensorInfo;
 use pyo3::{
     Bound, IntoPyObject, Py, PyAny, PyResult, Python,
     exceptions::{PyNotImplementedError, PyTypeError},
@@ -9,10 +8,7 @@ use pyo3::{
     types::{IntoPyDict, PyAnyMethods, PyDict, PyDictMethods, PyList, PySequenceMethods, PyTuple, PyTupleMethods},
 };
 
-use super::{
-    TorchOperator,
-    described::{self, Call},
-};
+use super::{TorchOperator, Wanted, described::Call};
 
 /// Operators of different attributes that one function keeps. Where there are more, all begin again.
 const MOST: usize = 4096;
@@ -25,6 +21,8 @@ struct Torch {
     is_autocast_enabled: Py<PyAny>,
     /// Functions that give what is false where nothing is at work: modes, transformations, tracing.
     at_work: [Py<PyAny>; 4],
+    /// Memory on the CPU of a shape, strides and a type, past PyTorch's dispatcher, where this PyTorch has that: what it compiles calls it.
+    empty_on_cpu: Option<Py<PyAny>>,
     empty_like: Py<PyAny>,
     contiguous: Py<PyDict>,
 }
@@ -46,6 +44,7 @@ impl Torch {
                 is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
                 is_autocast_enabled: own.getattr("_is_any_autocast_enabled")?.unbind(),
                 at_work: [dispatch?, function?, transforms, tracing?],
+                empty_on_cpu: own.getattr("_dynamo").and_then(|own| own.getattr("guards")?.getattr("_empty_strided_cpu")).ok().map(Bound::unbind),
                 empty_like: torch.getattr("empty_like")?.unbind(),
                 contiguous: contiguous.unbind(),
             })
@@ -83,23 +82,16 @@ impl Torch {
         Ok(false)
     }
 
-    /// Memory for results, where a tensor is. Options take as long to read as memory to find.
-    fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, results: &[TensorInfo]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    /// Memory for a result, where a tensor is. Options take as long to read as memory to find.
+    fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, is_on_cpu: bool, wanted: &Wanted) -> PyResult<Bound<'py, PyAny>> {
         let py = tensor.py();
-        let mut made: Vec<Bound<'py, PyAny>> = Vec::with_capacity(results.len());
-        for (index, info) in results.iter().enumerate() {
-            made.push(match results[..index].iter().position(|before| before == info) {
-                Some(before) => self.empty_like(&made[before], true)?,
-                None => {
-                    let dtype = described::torch_type(py, info.dtype)?;
-                    let (shape, strides) = (PyTuple::new(py, &info.shape()[..])?, PyTuple::new(py, info.layout.strides())?);
-                    let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
-                    let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
-                    tensor.call_method(intern!(py, "new_empty_strided"), (shape, strides), options.as_ref())?
-                }
-            });
+        let Wanted { shape, strides, dtype } = wanted;
+        if let Some(empty) = self.empty_on_cpu.as_ref().filter(|_| is_on_cpu) {
+            return empty.bind(py).call1((shape, strides, dtype));
         }
-        Ok(made)
+        let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
+        let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
+        tensor.call_method(intern!(py, "new_empty_strided"), (shape, strides), options.as_ref())
     }
 
     /// Memory for elements like those of a tensor, row-major.
@@ -187,8 +179,9 @@ impl TorchFunction {
     #[pyo3(signature = (*arguments))]
     fn run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
-        let (call, is_contiguous) = described(&tensors)?;
-        self.compute(Torch::of(py)?, arguments, call, &is_contiguous, true)
+        let mut call = Call::default();
+        call.add_all(tensors.iter().map(Some))?;
+        self.compute(Torch::of(py)?, arguments, call, true)
     }
 
     /// The gradients of the wanted tensors, of all arguments, the results, the first one's gradient and for each tensor whether it is wanted.
@@ -319,8 +312,9 @@ impl TorchFunction {
         tensors: &[Bound<'py, PyAny>],
         is_tracked: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match described(tensors) {
-            Ok((call, is_contiguous)) => self.compute(torch, arguments, call, &is_contiguous, is_tracked),
+        let mut call = Call::default();
+        match call.add_all(tensors.iter().map(Some)) {
+            Ok(()) => self.compute(torch, arguments, call, is_tracked),
             Err(_) => self.dispatched.bind(arguments.py()).call1(arguments),
         }
     }
@@ -352,28 +346,18 @@ impl TorchFunction {
         Ok(operator.cast_into()?)
     }
 
-    fn compute<'py>(
-        &self,
-        torch: &Torch,
-        arguments: &Bound<'py, PyTuple>,
-        mut call: Call,
-        is_contiguous: &[bool],
-        is_tracked: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn compute<'py>(&self, torch: &Torch, arguments: &Bound<'py, PyTuple>, mut call: Call, is_tracked: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = arguments.py();
         let operator = self.operator(arguments.get_slice(self.tensors.len(), arguments.len()), is_tracked)?;
-        let first = arguments.get_item(0)?;
-        if self.is_like_first {
-            let output = torch.empty_like(&first, is_contiguous.first().copied().unwrap_or(false))?;
-            call.add(&output)?;
-            operator.get().compute(py, &self.name, call, 1)?;
-            return Ok(output);
-        }
-        let results = operator.get().results(&self.name, &call)?;
-        let outputs = torch.empty(&first, &results)?;
+        let (first, is_on_cpu) = (arguments.get_item(0)?, call.is_on_cpu());
+        let results = operator.get().results(py, &self.name, &call)?;
+        let outputs = results.iter().map(|wanted| torch.empty(&first, is_on_cpu, wanted)).collect::<PyResult<Vec<_>>>()?;
         call.add_all(outputs.iter().map(Some))?;
         operator.get().compute(py, &self.name, call, outputs.len())?;
-        if self.beside > 0 { Ok(PyTuple::new(py, outputs)?.into_any()) } else { PyTuple::new(py, outputs)?.get_item(0) }
+        match &outputs[..] {
+            [output] if self.beside == 0 => Ok(output.clone()),
+            outputs => Ok(PyTuple::new(py, outputs)?.into_any()),
+        }
     }
 
     fn differentiate<'py>(

@@ -16,9 +16,9 @@ use elinvar::{
     BackendType, Completion, DType, Error, Executor, FastMap, Layout, Operator, Result, Tensor, Turns, Workspace,
     kernels::{TensorInfo, registry},
 };
-use pyo3::{Bound, PyAny, PyResult, Python, pyclass, pyfunction, pymethods};
+use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pyfunction, pymethods, types::PyTuple};
 
-use crate::{errors::raise, fork};
+use crate::{errors::raise, fork, work::lock};
 
 pub(crate) use decoder::TorchDecoder;
 use described::Call;
@@ -120,7 +120,7 @@ fn perform(
         Place::Cpu => [usize::MAX, 0],
         Place::Cuda { ordinal, stream } => [ordinal, stream],
     };
-    call.mark([call.count(), written, fork::generation() as usize, ordinal, stream].into_iter().flat_map(usize::to_ne_bytes));
+    call.mark(&[call.count(), written, fork::generation() as usize, ordinal, stream]);
     let short = calls.make_short(place, &call, may_reject);
     let done = short.unwrap_or_else(|| py.detach(|| calls.make(place, &call, written, may_reject, body)));
     done.map_err(|error| raise(under(called, error)))
@@ -139,7 +139,21 @@ pub(crate) struct TorchOperator {
     calls: Calls,
     gradients: Calls,
     /// The results of calls, by their inputs.
-    results: Mutex<FastMap<Vec<u8>, Arc<[TensorInfo]>>>,
+    results: Mutex<FastMap<Vec<u8>, Arc<[Wanted]>>>,
+}
+
+/// What memory for a result is asked of PyTorch with.
+struct Wanted {
+    shape: Py<PyTuple>,
+    strides: Py<PyTuple>,
+    dtype: Py<PyAny>,
+}
+
+impl Wanted {
+    fn new(py: Python<'_>, info: &TensorInfo) -> PyResult<Self> {
+        let (shape, strides) = (PyTuple::new(py, &info.shape()[..])?.unbind(), PyTuple::new(py, info.layout.strides())?.unbind());
+        Ok(Self { shape, strides, dtype: described::torch_type(py, info.dtype)?.clone().unbind() })
+    }
 }
 
 impl TorchOperator {
@@ -153,15 +167,16 @@ impl TorchOperator {
         })
     }
 
-    /// Types and shapes of the results of a call's tensors.
-    fn results(&self, called: &str, call: &Call) -> PyResult<Arc<[TensorInfo]>> {
-        let mut known = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(results) = known.get(call.key()) {
+    /// The results of a call's tensors.
+    fn results(&self, py: Python<'_>, called: &str, call: &Call) -> PyResult<Arc<[Wanted]>> {
+        if let Some(results) = lock(&self.results).get(call.key()) {
             return Ok(results.clone());
         }
         let info = |operand: Option<(DType, Layout)>| operand.map(|(dtype, layout)| TensorInfo { dtype, layout });
         let results = call.operands().and_then(|operands| self.operator.infer(&operands.into_iter().map(info).collect::<Vec<_>>()));
-        let results: Arc<[_]> = results.map_err(|error| raise(under(called, error)))?.into();
+        let results = results.map_err(|error| raise(under(called, error)))?;
+        let results: Arc<[_]> = results.iter().map(|info| Wanted::new(py, info)).collect::<PyResult<_>>()?;
+        let mut known = lock(&self.results);
         if known.len() >= recorded::MOST {
             known.clear();
         }
@@ -179,7 +194,7 @@ impl TorchOperator {
         written: usize,
         wanted: &[bool],
     ) -> PyResult<()> {
-        call.mark(wanted.iter().map(|wanted| u8::from(*wanted)));
+        call.mark(&[wanted.iter().fold(0, |bits, wanted| bits << 1 | usize::from(*wanted))]);
         perform(py, called, call, written, (&self.gradients, false), |executor, reads, writes| {
             let taken: Vec<_> = reads.iter().map(Option::as_ref).collect();
             let (results, into): (Vec<_>, Vec<_>) = (reads[inputs..inputs + outputs].iter().flatten().collect(), writes.iter().collect());
