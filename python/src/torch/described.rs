@@ -162,18 +162,18 @@ impl Default for Call {
 }
 
 impl Call {
-    /// Adds a tensor; whether it is row-major.
+    /// Adds a tensor.
     ///
     /// # Errors
     /// It is elsewhere than those before, or of a type that no operator takes.
-    pub(super) fn add(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn add(&mut self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         match exchanged(tensor, |described| self.append(&described)) {
             Some(added) => added,
             None => attributes(tensor, |described| self.append(&described))?,
         }
     }
 
-    fn append(&mut self, tensor: &Described<'_>) -> PyResult<bool> {
+    fn append(&mut self, tensor: &Described<'_>) -> PyResult<()> {
         match self.place {
             Some(place) if place != tensor.ordinal => {
                 let name = |ordinal: i64| if ordinal < 0 { "the CPU".to_owned() } else { format!("GPU {ordinal}") };
@@ -189,19 +189,13 @@ impl Call {
         self.key.extend_from_slice(bytemuck::cast_slice(tensor.strides));
         self.count += 1;
         self.addresses.push(tensor.address);
-        let mut step = 1;
-        Ok(tensor.shape.iter().zip(tensor.strides).rev().all(|(extent, stride)| {
-            let expected = step;
-            step *= extent;
-            *extent == 1 || *stride == expected
-        }))
+        Ok(())
     }
 
-    /// Adds an argument that is absent, and so not row-major.
-    pub(super) fn add_absent(&mut self) -> bool {
+    /// Adds an argument that is absent.
+    pub(super) fn add_absent(&mut self) {
         self.key.push(0);
         self.count += 1;
-        false
     }
 
     /// Adds tensors of which some are absent.

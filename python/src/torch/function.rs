@@ -23,8 +23,6 @@ struct Torch {
     at_work: [Py<PyAny>; 4],
     /// Memory on the CPU of a shape, strides and a type, past PyTorch's dispatcher, where this PyTorch has that: what it compiles calls it.
     empty_on_cpu: Option<Py<PyAny>>,
-    empty_like: Py<PyAny>,
-    contiguous: Py<PyDict>,
 }
 
 impl Torch {
@@ -33,8 +31,6 @@ impl Torch {
         TORCH.get_or_try_init(py, || {
             let torch = py.import("torch")?;
             let own = torch.getattr("_C")?;
-            let contiguous = PyDict::new(py);
-            contiguous.set_item("memory_format", torch.getattr("contiguous_format")?)?;
             let functions = ["_len_torch_dispatch_stack", "_len_torch_function_stack", "_is_tracing"];
             let [dispatch, function, tracing] = functions.map(|name| own.getattr(name).map(Bound::unbind));
             let transforms = own.getattr("_functorch")?.getattr("peek_interpreter_stack")?.unbind();
@@ -45,8 +41,6 @@ impl Torch {
                 is_autocast_enabled: own.getattr("_is_any_autocast_enabled")?.unbind(),
                 at_work: [dispatch?, function?, transforms, tracing?],
                 empty_on_cpu: own.getattr("_dynamo").and_then(|own| own.getattr("guards")?.getattr("_empty_strided_cpu")).ok().map(Bound::unbind),
-                empty_like: torch.getattr("empty_like")?.unbind(),
-                contiguous: contiguous.unbind(),
             })
         })
     }
@@ -82,7 +76,7 @@ impl Torch {
         Ok(false)
     }
 
-    /// Memory for a result, where a tensor is. Options take as long to read as memory to find.
+    /// Row-major memory, where a tensor is. Options take as long to read as memory to find.
     fn empty<'py>(&self, tensor: &Bound<'py, PyAny>, is_on_cpu: bool, wanted: &Wanted) -> PyResult<Bound<'py, PyAny>> {
         let py = tensor.py();
         let Wanted { shape, strides, dtype } = wanted;
@@ -92,13 +86,6 @@ impl Torch {
         let is_same = tensor.getattr(intern!(py, "dtype"))?.is(dtype);
         let options = if is_same { None } else { Some([(intern!(py, "dtype"), dtype)].into_py_dict(py)?) };
         tensor.call_method(intern!(py, "new_empty_strided"), (shape, strides), options.as_ref())
-    }
-
-    /// Memory for elements like those of a tensor, row-major.
-    fn empty_like<'py>(&self, tensor: &Bound<'py, PyAny>, is_contiguous: bool) -> PyResult<Bound<'py, PyAny>> {
-        let py = tensor.py();
-        let empty_like = self.empty_like.bind(py);
-        if is_contiguous { empty_like.call1((tensor,)) } else { empty_like.call((tensor,), Some(self.contiguous.bind(py))) }
     }
 }
 
@@ -179,9 +166,7 @@ impl TorchFunction {
     #[pyo3(signature = (*arguments))]
     fn run<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let tensors: Vec<_> = arguments.iter().take(self.tensors.len()).collect();
-        let mut call = Call::default();
-        call.add_all(tensors.iter().map(Some))?;
-        self.compute(Torch::of(py)?, arguments, call, true)
+        self.compute(Torch::of(py)?, arguments, call_on(&tensors)?, true)
     }
 
     /// The gradients of the wanted tensors, of all arguments, the results, the first one's gradient and for each tensor whether it is wanted.
@@ -190,9 +175,9 @@ impl TorchFunction {
         let count = self.tensors.len();
         let (results, wanted) = (arguments.len().saturating_sub(self.beside + 3), arguments.len().saturating_sub(1));
         let tensors: Vec<_> = arguments.iter().take(count).chain(arguments.iter().take(wanted).skip(results)).collect();
-        let (call, is_contiguous) = described(tensors.iter())?;
+        let call = call_on(&tensors)?;
         let (attributes, wanted) = (arguments.get_slice(count, results), arguments.get_item(wanted)?.extract::<Vec<bool>>()?);
-        self.differentiate(Torch::of(py)?, (&tensors, &attributes, &wanted), call, &is_contiguous)
+        self.differentiate(Torch::of(py)?, (&tensors, &attributes, &wanted), call)
     }
 
     /// The results, and what the tape is to keep for [`TorchFunction::backward`].
@@ -259,9 +244,9 @@ impl TorchFunction {
         tensors.push(dy);
         let torch = Torch::of(py)?;
         let is_plain = self.is_plain(torch, py, tensors.iter())? && !torch.is_tracked(py, tensors.iter())?;
-        let described = if is_plain { described(tensors.iter()).ok() } else { None };
-        let found = match described {
-            Some((call, is_contiguous)) => self.differentiate(torch, (&tensors, &attributes, &wanted), call, &is_contiguous)?,
+        let call = if is_plain { call_on(&tensors).ok() } else { None };
+        let found = match call {
+            Some(call) => self.differentiate(torch, (&tensors, &attributes, &wanted), call)?,
             None => {
                 let results = tensors.split_off(count);
                 let given: Vec<_> = tensors.into_iter().chain(attributes.iter()).chain(results).collect();
@@ -289,13 +274,11 @@ fn like<'py>(kind: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>, dy: &Bound<'py, Py
     dy.call_method(intern!(py, "new_empty"), (shape,), Some(&options))
 }
 
-/// A call on these, and whether each is row-major.
-fn described<'a, 'py: 'a>(tensors: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> PyResult<(Call, Vec<bool>)> {
-    let (mut call, mut is_contiguous) = (Call::default(), Vec::with_capacity(8));
-    for tensor in tensors {
-        is_contiguous.push(if tensor.is_none() { call.add_absent() } else { call.add(tensor)? });
-    }
-    Ok((call, is_contiguous))
+/// A call on these.
+fn call_on<'a, 'py: 'a>(tensors: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) -> PyResult<Call> {
+    let mut call = Call::default();
+    call.add_all(tensors.into_iter().map(Some))?;
+    Ok(call)
 }
 
 impl TorchFunction {
@@ -312,9 +295,8 @@ impl TorchFunction {
         tensors: &[Bound<'py, PyAny>],
         is_tracked: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut call = Call::default();
-        match call.add_all(tensors.iter().map(Some)) {
-            Ok(()) => self.compute(torch, arguments, call, is_tracked),
+        match call_on(tensors) {
+            Ok(call) => self.compute(torch, arguments, call, is_tracked),
             Err(_) => self.dispatched.bind(arguments.py()).call1(arguments),
         }
     }
@@ -350,7 +332,7 @@ impl TorchFunction {
         let py = arguments.py();
         let operator = self.operator(arguments.get_slice(self.tensors.len(), arguments.len()), is_tracked)?;
         let (first, is_on_cpu) = (arguments.get_item(0)?, call.is_on_cpu());
-        let results = operator.get().results(py, &self.name, &call)?;
+        let results = operator.get().memory(py, &self.name, &call)?;
         let outputs = results.iter().map(|wanted| torch.empty(&first, is_on_cpu, wanted)).collect::<PyResult<Vec<_>>>()?;
         call.add_all(outputs.iter().map(Some))?;
         operator.get().compute(py, &self.name, call, outputs.len())?;
@@ -365,19 +347,17 @@ impl TorchFunction {
         torch: &Torch,
         (tensors, attributes, wanted): (&[Bound<'py, PyAny>], &Bound<'py, PyTuple>, &[bool]),
         mut call: Call,
-        is_contiguous: &[bool],
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let (py, is_on_cpu) = (attributes.py(), call.is_on_cpu());
+        let operator = self.operator(attributes.clone(), true)?;
+        let memory = operator.get().gradient_memory(py, &call, wanted)?;
+        let like = tensors.iter().zip(wanted).filter(|(_, wanted)| **wanted);
+        let into = like.zip(&*memory).map(|((tensor, _), memory)| torch.empty(tensor, is_on_cpu, memory)).collect::<PyResult<Vec<_>>>()?;
         for _ in 0..self.beside {
             call.add_absent();
         }
-        let operator = self.operator(attributes.clone(), true)?;
-        let mut into = Vec::with_capacity(wanted.len());
-        for ((tensor, is_contiguous), _) in tensors.iter().zip(is_contiguous).zip(wanted).filter(|(_, wanted)| **wanted) {
-            let made = torch.empty_like(tensor, *is_contiguous)?;
-            call.add(&made)?;
-            into.push(made);
-        }
-        operator.get().differentiate(attributes.py(), &self.name, call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
+        call.add_all(into.iter().map(Some))?;
+        operator.get().differentiate(py, &self.name, call, (self.tensors.len(), 1 + self.beside), into.len(), wanted)?;
         Ok(into)
     }
 }

@@ -131,6 +131,27 @@ fn under(called: &str, error: Error) -> Error {
     if error.to_string().starts_with(&format!("{called}: ")) { error } else { error.context(called) }
 }
 
+/// What memory calls ask for, by their tensors.
+#[derive(Default)]
+struct Memory(Mutex<FastMap<Vec<u8>, Arc<[Wanted]>>>);
+
+impl Memory {
+    /// For tensors of a call of this key; `infos` says what they are of a new one.
+    fn of(&self, py: Python<'_>, key: &[u8], infos: impl FnOnce() -> Result<Vec<TensorInfo>>) -> PyResult<Arc<[Wanted]>> {
+        if let Some(known) = lock(&self.0).get(key) {
+            return Ok(known.clone());
+        }
+        let infos = infos().map_err(raise)?;
+        let wanted: Arc<[_]> = infos.iter().map(|info| Wanted::new(py, info)).collect::<PyResult<_>>()?;
+        let mut known = lock(&self.0);
+        if known.len() >= recorded::MOST {
+            known.clear();
+        }
+        known.insert(key.to_vec(), wanted.clone());
+        Ok(wanted)
+    }
+}
+
 /// An operator with its attributes, for tensors of PyTorch's.
 #[pyclass(frozen, module = "elinvar._elinvar")]
 pub(crate) struct TorchOperator {
@@ -138,11 +159,12 @@ pub(crate) struct TorchOperator {
     may_reject: bool,
     calls: Calls,
     gradients: Calls,
-    /// The results of calls, by their inputs.
-    results: Mutex<FastMap<Vec<u8>, Arc<[Wanted]>>>,
+    results: Memory,
+    /// For gradients.
+    like_inputs: Memory,
 }
 
-/// What memory for a result is asked of PyTorch with.
+/// What memory for a tensor is asked of PyTorch with.
 struct Wanted {
     shape: Py<PyTuple>,
     strides: Py<PyTuple>,
@@ -167,21 +189,22 @@ impl TorchOperator {
         })
     }
 
-    /// The results of a call's tensors.
-    fn results(&self, py: Python<'_>, called: &str, call: &Call) -> PyResult<Arc<[Wanted]>> {
-        if let Some(results) = lock(&self.results).get(call.key()) {
-            return Ok(results.clone());
-        }
+    /// Memory for the results of a call's tensors.
+    fn memory(&self, py: Python<'_>, called: &str, call: &Call) -> PyResult<Arc<[Wanted]>> {
         let info = |operand: Option<(DType, Layout)>| operand.map(|(dtype, layout)| TensorInfo { dtype, layout });
-        let results = call.operands().and_then(|operands| self.operator.infer(&operands.into_iter().map(info).collect::<Vec<_>>()));
-        let results = results.map_err(|error| raise(under(called, error)))?;
-        let results: Arc<[_]> = results.iter().map(|info| Wanted::new(py, info)).collect::<PyResult<_>>()?;
-        let mut known = lock(&self.results);
-        if known.len() >= recorded::MOST {
-            known.clear();
-        }
-        known.insert(call.key().to_vec(), results.clone());
-        Ok(results)
+        self.results.of(py, call.key(), || {
+            let results = call.operands().and_then(|operands| self.operator.infer(&operands.into_iter().map(info).collect::<Vec<_>>()));
+            results.map_err(|error| under(called, error))
+        })
+    }
+
+    /// Memory for the gradients of the wanted ones of a call's tensors.
+    fn gradient_memory(&self, py: Python<'_>, call: &Call, wanted: &[bool]) -> PyResult<Arc<[Wanted]>> {
+        let key = [call.key(), bytemuck::cast_slice(wanted)].concat();
+        self.like_inputs.of(py, &key, || {
+            let wanted = call.operands()?.into_iter().zip(wanted).filter_map(|(operand, wanted)| operand.filter(|_| *wanted));
+            Ok(wanted.map(|(dtype, layout)| TensorInfo::of(dtype, *layout.shape())).collect())
+        })
     }
 
     /// Writes the gradients of the wanted inputs to the call's last tensors: before them are so many inputs and outputs, and the gradients of those.
@@ -239,5 +262,12 @@ impl TorchOperator {
 #[pyo3(signature = (name, attributes, may_reject=false))]
 pub(crate) fn torch_operator(name: &str, attributes: Vec<(String, String)>, may_reject: bool) -> PyResult<TorchOperator> {
     let operator = registry::find(name).and_then(|description| description.operator(attributes)).map_err(raise)?;
-    Ok(TorchOperator { operator: operator.into(), may_reject, calls: Calls::default(), gradients: Calls::default(), results: Mutex::default() })
+    Ok(TorchOperator {
+        operator: operator.into(),
+        may_reject,
+        calls: Calls::default(),
+        gradients: Calls::default(),
+        results: Memory::default(),
+        like_inputs: Memory::default(),
+    })
 }
