@@ -24,7 +24,10 @@ const QUEUE: usize = 32;
 const LOOKS: usize = 200;
 
 /// Bytes that a list touches, up to which the submitter runs it by itself, if nothing is ahead of it: that costs less than to wake the device's thread and
-/// to be woken. Kernels do not split so little work over threads. A product with a matrix of 64 by 64 is as small.
+/// to be woken. The gradients of a product with a matrix of 64 by 64 are as short.
+const SHORT: u64 = 64 << 10;
+
+/// Bytes that each of its commands touches at most: kernels do not split so little work over threads.
 const SMALL: u64 = 32 << 10;
 
 type Job = (Arc<CommandList>, Promise);
@@ -98,7 +101,7 @@ impl Worker {
 
     /// Whether the submitter runs a list by itself.
     fn is_soon_done(&self, list: &CommandList) -> bool {
-        is_small(list) && !self.profile.is_on() && self.is_idle()
+        is_short(list) && !self.profile.is_on() && self.is_idle()
     }
 
     /// Runs a list; its error is reported by what reads, too.
@@ -135,8 +138,9 @@ impl Worker {
     }
 }
 
-fn is_small(list: &CommandList) -> bool {
-    list.commands().iter().map(Command::bytes).sum::<u64>() <= SMALL
+fn is_short(list: &CommandList) -> bool {
+    let bytes = || list.commands().iter().map(Command::bytes);
+    bytes().all(|bytes| bytes <= SMALL) && bytes().sum::<u64>() <= SHORT
 }
 
 fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {

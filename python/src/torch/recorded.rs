@@ -19,7 +19,7 @@ const LARGE: usize = 2 << 20;
 pub(super) const MOST: usize = 1024;
 
 /// Bytes of memory up to which work is so short that other threads of Python's need not run meanwhile.
-const SHORT: u64 = 32 << 10;
+const SHORT: u64 = 64 << 10;
 
 struct Kept {
     known: Arc<Known>,
