@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use elinvar::{
     BackendType, Cache, Device, DeviceReport, Error, Executor, MemoryInfo, Precision, Result, cuda_compiler, devices, format_bytes,
-    kernels::conformance::{Case, Tally, cases, check_rows, compile, each_kernel_once, run_suite},
+    kernels::conformance::{Case, Tally, cases, check_fused, check_rows, compile, each_kernel_once, run_suite},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -75,7 +75,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<bool> {
                 false
             };
             let sound = examine(&report, reference.device(), chosen.clone(), full).unwrap_or_else(failed);
-            let are_sound = !full || examine_rows(&report, args.operator.as_deref()).unwrap_or_else(failed);
+            let are_sound = !full
+                || examine_fused(&report, &chosen).unwrap_or_else(failed) & examine_rows(&report, args.operator.as_deref()).unwrap_or_else(failed);
             verdicts.push((report.backend, sound && are_sound));
         }
     }
@@ -131,6 +132,17 @@ fn examine(report: &DeviceReport, reference: &Device, all: Vec<Case>, full: bool
         print_line(format!("          and {} more", failures.len() - SHOWN));
     }
     Ok(rejected.is_empty() && failed == 0)
+}
+
+/// Whether fused operators have the bits of what they stand for.
+fn examine_fused(report: &DeviceReport, cases: &[Case]) -> Result<bool> {
+    let executor = Executor::new_with_backend(report.backend)?;
+    let names = check_fused(executor.device(), cases)?;
+    if !names.is_empty() {
+        let names: Vec<_> = names.into_iter().collect();
+        print_line(format!("          the bits of the operators that they stand for: {}", names.join(", ")));
+    }
+    Ok(true)
 }
 
 /// Whether rows of linear layers have the bits by themselves that they have among others.

@@ -1,11 +1,11 @@
 //! The conformance suite on the CPU device, at several thread counts.
 
-use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc};
+use std::{collections::BTreeSet, num::NonZeroUsize};
 
-use elinvar_core::{Backend, Device, DeviceProperties, Error, NullBackend, Pipeline, Result, forward};
+use elinvar_core::{Backend, Device, Error, NullBackend, Pipeline, Result, forward};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{
-    Operator, Plan, Precision, TensorInfo,
+    Precision,
     conformance::{self, Case, HostTensor},
 };
 
@@ -50,60 +50,25 @@ fn rows_have_the_bits_that_they_have_among_others() {
     }
 }
 
-/// An operator by the plan of what it stands for.
-#[derive(Debug)]
-struct Defined(Arc<dyn Operator>);
-
-impl Operator for Defined {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.0.outputs(inputs)
-    }
-
-    fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        self.0.stands_for(inputs)?.unwrap().plan(device)
-    }
-
-    fn accepts_strides(&self, index: usize) -> bool {
-        self.0.accepts_strides(index)
-    }
-}
-
 #[test]
 fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
-    let device = device(2);
-    let mut tried = BTreeSet::new();
-    for mut case in conformance::cases() {
-        if case.operator.stands_for(&case.infos().unwrap()).unwrap().is_none() {
-            continue;
-        }
-        let fused = conformance::run(&case, &device, conformance::Placement::Aligned).unwrap();
-        let (name, operator) = (case.name(), case.operator.clone());
-        case.operator = Arc::new(Defined(operator.clone()));
-        let defined = conformance::run(&case, &device, conformance::Placement::Aligned).unwrap();
-        assert!(fused == defined || operator.precision() == Precision::Fast, "{name}: bits differ from the operators it stands for");
-        tried.insert(format!("{operator:?}").split([' ', '(']).next().unwrap().to_owned());
-    }
-    assert_eq!(
-        tried.into_iter().collect::<Vec<_>>(),
-        [
-            "AddRmsNorm",
-            "Attention",
-            "CrossEntropyGradient",
-            "DecodeAttention",
-            "LoraRows",
-            "MatMulAdd",
-            "NormGradient",
-            "PagedAttention",
-            "Projection",
-            "QuantizedLinear",
-            "RmsNorm",
-            "RopeAppend"
-        ]
-    );
+    let tried = conformance::check_fused(&device(2), &conformance::cases()).unwrap();
+    let expected = [
+        "add_rms_norm",
+        "attention",
+        "cross_entropy_with_gradient",
+        "decode_attention",
+        "layer_norm_gradient",
+        "lora_rows",
+        "matmul_add",
+        "paged_attention",
+        "projection",
+        "quantized_linear",
+        "rms_norm",
+        "rms_norm_gradient",
+        "rope_append",
+    ];
+    assert_eq!(tried.into_iter().collect::<Vec<_>>(), expected);
 }
 
 /// Begins to compile at once, and reports later whether that succeeds.

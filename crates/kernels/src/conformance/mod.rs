@@ -6,6 +6,7 @@
 
 pub(crate) mod case;
 mod evaluate;
+mod fused;
 mod gradients;
 mod rejected;
 mod rows;
@@ -16,6 +17,7 @@ pub(crate) mod tensor;
 use elinvar_core::{Binding, Buffer, DType, Device, Error, ListBuilder, Result};
 
 pub use case::{Bound, Case, KEPT, LENGTHS, for_lengths, for_rows};
+pub use fused::check_fused;
 pub use gradients::check_gradient;
 pub use rejected::rejected;
 pub use rows::check_rows;
