@@ -408,7 +408,7 @@ def cumsum(x: Tensor, *, axis: int = -1, exclusive: bool = False, reverse: bool 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor, values: Tensor, queries: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, interleaved: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Tensor:
+def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor, values: Tensor, queries: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, interleaved: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
     """appends a token's rotated key and its value to the caches, in place, and gives its attention: rope_append and attention in one
 
     Inputs:
@@ -421,7 +421,7 @@ def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies
         queries (float32, float16, bfloat16): [1, Hq, D] of the type of rows
 
     Returns:
-        y (float32, float16, bfloat16): [1, Hq, Dv], of the queries' type
+        y (float32, float16, bfloat16): [1, Hq, Dv], of type output
 
     Attributes:
         scale (float): Factor of the dot product; `None` for `1 / √D`.
@@ -429,6 +429,7 @@ def decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies
         left_window (count): Attend at most this many keys before the token; `None` for all.
         interleaved (bool): Pairs are neighbours instead of half of `rotary_dim` apart.
         precision (word: strict, invariant, fast): How sums may be ordered: as `Attention` does. None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `queries` if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

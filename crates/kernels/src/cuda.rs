@@ -9,6 +9,9 @@ use crate::metal::metal_file;
 /// Types of numbers.
 pub(crate) const NUMBERS: MetalFile = metal_file!("cuda/numbers.cu");
 
+/// What [`math::METAL`](crate::math::METAL) takes from its language, after [`NUMBERS`].
+pub(crate) const MATH: MetalFile = metal_file!("cuda/math.cu");
+
 /// Launches that overlap, after [`NUMBERS`].
 pub(crate) const LAUNCHES: MetalFile = metal_file!("cuda/launches.cu");
 

@@ -58,7 +58,8 @@ fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Prop
         let mut proposals = Vec::new();
         let is_one_token = queries.info.shape().rank() == 3 && queries.info.shape()[0] == 1;
         let (scale, softcap, left_window, precision) = (scoring.scale, scoring.softcap, scoring.left_window, attention.precision);
-        let operator = decode::DecodeAttention { scale, softcap, left_window, interleaved, precision };
+        let output = attention.output;
+        let operator = decode::DecodeAttention { scale, softcap, left_window, interleaved, precision, output };
         if is_one_token
             && device.has_simdgroups()
             && operator.gains(&inputs.iter().map(|input| input.map(|input| input.info)).collect::<Vec<_>>(), device)

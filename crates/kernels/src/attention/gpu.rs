@@ -66,14 +66,14 @@ pub(super) const BLOCK: u64 = 256;
 const ROWS: u64 = 8;
 
 /// Tiles below which a GPU is kept busy by splitting the keys.
-const BUSY: u64 = 64;
+pub(super) const BUSY: u64 = 64;
 
 /// Blocks that are combined at a time.
 const COMBINED: usize = 128;
 
 /// How tiles are laid out: the kernels' constants.
 pub(super) struct Shape {
-    rows: u64,
+    pub(super) rows: u64,
     pub(super) lanes: u64,
     columns: u64,
     chunks: u64,

@@ -24,7 +24,7 @@
 //! Fast precision gives the same on devices without kernels of their own for it. Metal devices have one for 16 rows and more of a key head (a row is a query of
 //! one of its heads), of at most 128 elements, unless there are so few of them that the keys are split as above. It works on simdgroup matrices, for tiles of 32
 //! rows and blocks of 32 keys: sums are f32 in another order, and nothing is rounded to a narrower type before the output. NVIDIA GPUs have two where keys and values are f16 or bf16, of 64 or 128
-//! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split. Queries and
+//! elements, without mask and soft cap: of compute capability 9.0 for 64 queries and more, from 8.0 on where the keys of few queries are split, and few keys over a cluster. Queries and
 //! weights are rounded to the keys' type, sums are f32 in another order. There, and on simdgroup matrices, an infinity or NaN in a key or value reaches all
 //! queries of a tile, of 128, 8 or 32 rows, if any of them attends it. Packed keys and values are decoded to f16 for the kernels of many queries; those of few take
 //! none, and fast precision gives what strict precision does.

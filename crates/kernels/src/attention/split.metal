@@ -27,5 +27,5 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     }
     tile.start_keys(block);
     tile.share_queries();
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
 }

@@ -258,6 +258,12 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
         plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(launches(&gpu, 64), ["attention_decode", "attention_combine"]);
+    // One block of keys leaves nothing to be combined.
+    let mut few = inputs(1, 64);
+    (few[0], few[4]) = (info(DType::F16, &[2, 256, 64]), info(DType::F16, &[2, 256, 64]));
+    let plan_of_few = operator.plan(&few, &operator.infer(&few).unwrap(), &gpu).unwrap();
+    assert_eq!(plan_of_few.launches.iter().map(|l| &*l.kernel.key.operator).collect::<Vec<_>>(), ["attention_decode"]);
+    assert!(plan_of_few.scratch.is_empty());
     assert_eq!(launches(&gpu, 300), ["rope", "kv_append", "kv_append", "rope", "attention_split", "attention_combine"]);
     assert_eq!(launches(&properties(), 64), ["rope", "kv_append", "kv_append", "rope", "attention"]);
     let fast = DecodeAttention { precision: Precision::Fast, ..operator };
@@ -317,10 +323,18 @@ fn invariant_attention_is_in_blocks_for_any_queries_on_hopper() {
     assert_eq!([(1, 512), (1, 4096)].map(|(batch, queries)| keys(batch, queries, DType::F16, 0.0)), ["attention_blocks"; 2]);
     let strict = [keys(1, 1, DType::F32, 0.0), keys(1, 4096, DType::BF16, 30.0)];
     assert!(strict.iter().all(|keys| !keys.contains("blocks")), "{strict:?}");
-    // Then a token's way into the caches is a launch of its own.
-    let cache = info(DType::BF16, &[8, 1024, 128]);
-    let rows = |heads| info(DType::F32, &[1, heads, 128]);
-    let inputs = [cache, rows(8), info(DType::I32, &[1]), info(DType::F32, &[64]), cache, rows(8), rows(32)];
-    let gains = |precision| DecodeAttention { precision, ..DecodeAttention::default() }.gains(&inputs, &device);
-    assert_eq!([Precision::Strict, Precision::Fast, Precision::Invariant].map(gains), [true, true, false]);
+    // A token of one sequence goes into the caches in the same launch, unless there are many keys.
+    let token = |keys: usize, output: Option<DType>| {
+        let (cache, rows) = (info(DType::BF16, &[8, keys, 128]), |heads| f32(&[1, heads, 128]));
+        let inputs = [cache, rows(8), info(DType::I32, &[1]), f32(&[64]), cache, rows(8), rows(32)];
+        let operator = DecodeAttention { precision: Precision::Invariant, output, ..DecodeAttention::default() };
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        let launches: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect();
+        (operator.gains(&inputs, &device), launches.join(" "), plan.launches[0].grid.0)
+    };
+    for (keys, output) in [(1, None), (4096, None), (1024, Some(DType::BF16))] {
+        assert_eq!(token(keys, output), (true, "attention_decode_blocks".to_owned(), [8, 8, 1]));
+    }
+    let (gains, launches, _) = token(4097, None);
+    assert!(!gains && launches.ends_with(split), "{launches}");
 }

@@ -1,7 +1,5 @@
 // Attention in blocks of keys for few rows, with the bits of blocks.cu: keys are the rows of the products, so that few queries cost little.
 //
-// A warpgroup has one block of a sequence's keys at a time, and sends for the next one while it works. What it finds is left to combine.cu.
-//
 // Macros: Q and Y (float, f16 or bf16), KV (f16 or bf16), WIDTH (64 or 128, of queries, keys and values), COLUMNS (of products: rows of queries, those of a query together)
 // and EIGHTS (the same in eights).
 
@@ -80,41 +78,6 @@ struct Work {
             return true;
         }
         return false;
-    }
-};
-
-constexpr int PIECES = (COLUMNS * WIDTH / 8 + THREADS - 1) / THREADS;  // Of eight elements of queries, of a thread.
-
-struct Queries {
-    u32 words[PIECES][4];
-
-    DEVICE void load_all(const Work& work, const Item& item, const Q* q) {
-        const View& view = work.p.score.q;
-#pragma unroll
-        for (int i = 0; i < PIECES; ++i) {
-            const int piece = threadIdx.x + i * THREADS, row = piece / CHUNKS;
-            const Q* from = q + row_of(view, item.batch, work.head(item, row), work.query(row)) + piece % CHUNKS * 8;
-            if (row >= work.rows()) {
-#pragma unroll
-                for (int n = 0; n < 4; ++n) {
-                    words[i][n] = 0;
-                }
-            } else if ((u64(from) & 15) == 0) {
-                load<true>(from, words[i]);
-            } else {
-                load<false>(from, words[i]);
-            }
-        }
-    }
-
-    DEVICE void store_all(u32 to) const {
-#pragma unroll
-        for (int i = 0; i < PIECES; ++i) {
-            const int piece = threadIdx.x + i * THREADS, row = piece / CHUNKS, column = piece % CHUNKS * 8;
-            if (row < COLUMNS) {
-                store_shared(to + column / PANEL * (128 * COLUMNS) + row * 128 + (column % PANEL / 8 ^ row % 8) * 16, words[i]);
-            }
-        }
     }
 };
 
@@ -200,9 +163,9 @@ DEVICE void weigh(const Memory& memory, const Work& work, float (&scores)[KEYS][
     }
 }
 
-// Adds up the values by the weights, and leaves the sums and the rows' states: of all rows and blocks the sums, then the states.
-DEVICE void leave(const Memory& memory, const Work& work, const Item& item, const float (&bases)[2 * EIGHTS], float* found) {
-    const ScoreParams& s = work.p.score;
+// Adds up the values by the weights, and leaves each row's sums and state at its place.
+template <typename Left>
+DEVICE void sum_values(const Memory& memory, const Work& work, const float (&bases)[2 * EIGHTS], const Left& left) {
     const u64 values = descriptor(memory.values, 128 * BLOCK), weights = descriptor(memory.weights, 128 * COLUMNS);
     float sums[WIDTH / 64][4 * EIGHTS] = {};
 #pragma unroll
@@ -218,7 +181,6 @@ DEVICE void leave(const Memory& memory, const Work& work, const Item& item, cons
         }
     }
     end_products();
-    State* const states = reinterpret_cast<State*>(found + i64(s.batch * s.heads * s.queries) * work.split.parts * WIDTH);
     i64 places[2 * EIGHTS];
 #pragma unroll
     for (int e = 0; e < 2 * EIGHTS; ++e) {
@@ -228,9 +190,9 @@ DEVICE void leave(const Memory& memory, const Work& work, const Item& item, cons
         for (int lanes = 4; lanes <= 16; lanes *= 2) {
             sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, lanes));
         }
-        places[e] = i64((item.batch * int(s.heads) + work.head(item, row)) * int(s.queries) + work.query(row)) * work.split.parts + item.block;
+        places[e] = left.place(row);
         if (row < work.rows() && work.warp == 0 && work.lane < 4) {
-            states[places[e]] = {bases[e], sum};
+            left.states[places[e]] = {bases[e], sum};
         }
     }
     await_products<0>();
@@ -241,7 +203,7 @@ DEVICE void leave(const Memory& memory, const Work& work, const Item& item, cons
         for (int i = 0; i < 4 * EIGHTS; ++i) {
             const int e = i / 4 * 2 + i % 2;
             if (row_at(work.lane, e / 2, e % 2) < work.rows()) {
-                found[places[e] * WIDTH + t * 64 + work.warp * 16 + work.lane / 4 + i / 2 % 2 * 8] = sums[t][i];
+                left.sums[places[e] * WIDTH + t * 64 + work.warp * 16 + work.lane / 4 + i / 2 % 2 * 8] = sums[t][i];
             }
         }
     }
@@ -249,58 +211,11 @@ DEVICE void leave(const Memory& memory, const Work& work, const Item& item, cons
 
 DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Once all copies but the last ones committed are there, of all threads, and what they have stored.
-DEVICE void await_copies() {
-    asm volatile("cp.async.wait_group 1;\nfence.proxy.async.shared::cta;" ::: "memory");
+// Once all copies but the last ones committed are there, of all threads, and what they have stored, `last` included.
+template <typename Last>
+DEVICE void await_copies(Last last) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    last();
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-}
-
-template <typename Places>
-DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y*, float* found,
-                       Places places) {
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const Memory memory(shared);
-    admit_launches();
-    await_launches();
-    const Work work = {p, split, positions, lengths, int(threadIdx.x / 32), int(threadIdx.x % 32)};
-    const auto send = [&](u32 to, const KV* rows, const View& view, const Item& item) {
-        const int first = work.warp * (BLOCK / 4);
-        places.template copy<BLOCK / 4>(work.lane, to + first * 128, rows + row_of(view, item.batch, item.kv_head, 0), view.token, item.batch, item.some,
-                                        item.block * BLOCK + first);
-        commit_copies();
-    };
-    Item item, next;
-    Queries queries;
-    int index = blockIdx.x;
-    bool is_next = work.find(index, next);
-    if (is_next) {
-        send(memory.keys, k, p.score.k, next);
-        send(memory.values, v, p.v, next);
-        queries.load_all(work, next, q);
-    }
-    while (is_next) {
-        item = next;
-        queries.store_all(memory.queries);
-        if (threadIdx.x < COLUMNS) {
-            memory.ranges[threadIdx.x] = attended(p.score, positions, lengths, item.batch, work.query(threadIdx.x));
-        }
-        float scores[KEYS][4 * EIGHTS], bases[2 * EIGHTS];
-        await_copies();
-        score(memory, work, item, scores);
-        is_next = work.find(index += gridDim.x, next);
-        __syncthreads();
-        if (is_next) {
-            send(memory.keys, k, p.score.k, next);
-            queries.load_all(work, next, q);
-        } else {
-            commit_copies();
-        }
-        weigh(memory, work, scores, bases);
-        await_copies();
-        leave(memory, work, item, bases, found);
-        __syncthreads();
-        if (is_next) {
-            send(memory.values, v, p.v, next);
-        }
-    }
 }

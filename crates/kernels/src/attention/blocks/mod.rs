@@ -8,7 +8,7 @@
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
-    Inputs, Params, hopper,
+    Inputs, Params, decode, hopper,
     paged::{self, PagedParams},
     prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    kv_append,
     metal::{metal_file, params},
 };
 
@@ -28,11 +29,22 @@ const COMMON: [MetalFile; 13] = [
     PagedParams::METAL, PagedSplitParams::METAL, SCORING, metal_file!("attention/blocks/state.cu"),
 ];
 const FEW_LAYOUT: MetalFile = metal_file!("attention/blocks/few_layout.cu");
+const COMBINED: MetalFile = metal_file!("attention/blocks/combined.cu");
 
-const fn few(places: MetalFile, entry: MetalFile) -> [MetalFile; 19] {
+/// Of few rows: a block.
+const fn block() -> [MetalFile; 17] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], kernel) = (COMMON, metal_file!("attention/blocks/few.cu"));
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, EIGHTS, FEW_LAYOUT, hopper::COPY, places, kernel, entry]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, EIGHTS, FEW_LAYOUT, hopper::COPY, kernel]
 }
+const fn few(places: MetalFile, entry: MetalFile) -> [MetalFile; 20] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = block();
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, places, metal_file!("attention/blocks/all.cu"), entry]
+}
+const fn of_token() -> [MetalFile; 25] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q], [r, s, t, u, v]) = (block(), decode::ROTATED);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, CLUSTERS, COMBINED, metal_file!("attention/decode/blocks.cu")]
+}
+const OF_TOKEN: &[MetalFile] = &of_token();
 const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 22] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], rows) = (COMMON, metal_file!("attention/blocks/rows.cu"));
     let kernel = metal_file!("attention/blocks/blocks.cu");
@@ -45,7 +57,7 @@ const FEW: [&[MetalFile]; 2] = [&few(hopper::IN_ONE_PIECE, WHOLE), &few(hopper::
 const MANY: [&[MetalFile]; 2] = [&many(hopper::IN_ONE_PIECE, WHOLE), &many(hopper::IN_PAGES, PAGED)];
 const COMBINE: &[MetalFile] = &{
     let [a, b, c, d, e, f, g, h, i, j, k, l, m] = COMMON;
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, FEW_LAYOUT, metal_file!("attention/blocks/combine.cu")]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, FEW_LAYOUT, COMBINED, metal_file!("attention/blocks/combine.cu")]
 };
 
 /// Rows of the tiles of few rows, which all are in one.
@@ -61,6 +73,9 @@ const OF_COLUMNS: [Defines; 4] = {
 /// Thread blocks of a multiprocessor and their threads where rows are few: as in few_layout.cu.
 const RESIDENT: usize = 3;
 const THREADS: u32 = 128;
+/// Thread blocks of a cluster, as in decode/blocks.cu, and the most keys that these few take in less time than all and two more launches.
+const CLUSTER: u32 = 8;
+const CLUSTERED: u64 = 4096;
 
 /// Bytes of shared memory of few rows: keys, values, rows and weights; what four warps exchange of each row; and where they begin on a multiple of 1024.
 const fn few_memory(columns: u64, width: u64) -> usize {
@@ -171,7 +186,46 @@ impl Instance {
             [left(Parameter::read("found", DType::F32)), positions, lengths, y],
         );
         let combine = combine.over(Extent::linear(rows as u32), Extent::linear(width as u32));
-        Plan { launches: vec![launch, combine], scratch: vec![(4 * rows * u64::from(self.split.parts) * (width + 2)) as usize] }
+        Plan { launches: vec![launch, combine], scratch: vec![self.left()] }
+    }
+
+    /// Bytes of what is left to be combined.
+    fn left(&self) -> usize {
+        (4 * self.params.rows() * u64::from(self.split.parts) * (self.params.score.width + 2)) as usize
+    }
+}
+
+/// Attention of one new token of a sequence, which goes into the caches first: a cluster of thread blocks for each key head.
+pub(super) struct OfToken {
+    instance: Instance,
+    /// Bytes of shared memory of a thread block.
+    memory: usize,
+}
+
+impl OfToken {
+    /// Where the kernel serves.
+    pub(super) fn new(params: &Params, types: [DType; 3], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+        let instance = Instance::of(params, types, precision, device)?;
+        let (own, width) = (u64::from(instance.split.parts.div_ceil(CLUSTER)), params.score.width);
+        // Beside the others' memory the cosines and sines of each pair, and what is left of each row and block.
+        let memory = instance.memory + (4 * (width + instance.rows * own * (width + 2))) as usize;
+        let serves = instance.rows < prefill::ROWS && params.score.keys <= CLUSTERED && memory <= device.threadgroup_memory;
+        serves.then_some(Self { instance, memory })
+    }
+
+    pub(super) fn split(&self) -> SplitParams {
+        self.instance.split
+    }
+
+    /// The launch; the buffers are those of the operator but for the output.
+    pub(super) fn plan<P: bytemuck::NoUninit>(&self, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Plan {
+        let Self { instance, memory } = self;
+        let y = (Parameter::write("y", instance.types[2]), Argument::Output(0));
+        let form = (OF_TOKEN, instance.defines);
+        let launch =
+            instance.launch("attention_decode_blocks", instance.rows, form, Some(kv_append::REJECTION), params, buffers.into_iter().chain([y]));
+        let heads = instance.params.score.kv_heads as u32;
+        launch.with_threadgroup_memory(*memory).over(Extent([CLUSTER, heads, 1]), Extent::linear(THREADS)).into()
     }
 }
 

@@ -4,61 +4,22 @@
 //
 // Macros: Q (float, f16 or bf16), KV and WIDTH.
 
-// How rows are rotated, and the newest key as the cache holds it.
-struct Rotation {
-    float cosines[WIDTH / 2];
-    float sines[WIDTH / 2];
-    float key[WIDTH];
-};
-
-DEVICE void share_rotation(Rotation& rotation, const DecodeParams& p, int position, const float* frequencies) {
-    for (int i = threadIdx.x; i < p.half_dim; i += blockDim.x) {
-        const float angle = float(position) * frequencies[i];
-        rotation.cosines[i] = cosf(angle);
-        rotation.sines[i] = sinf(angle);
-    }
-}
-
-// An element of a row and the one that it rotates with: itself, where it does not rotation. They are loaded before any is rotated, all at once.
-struct Pair {
-    float own;
-    float other;
-};
-
-DEVICE Pair load_pair(const DecodeParams& p, const Q* row, int e) {
-    const int half = p.half_dim, other = e >= 2 * half ? e : p.interleaved ? e ^ 1 : e < half ? e + half : e - half;
-    return {widen(row[e]), widen(row[other])};
-}
-
-DEVICE float rotated(const Rotation& rotation, const DecodeParams& p, Pair pair, int e) {
-    const int half = p.half_dim;
-    if (e >= 2 * half) {
-        return pair.own;
-    }
-    const int at = p.interleaved ? e / 2 : e < half ? e : e - half;
-    const bool is_first = p.interleaved ? e % 2 == 0 : e < half;
-    const float product = pair.other * rotation.sines[at];
-    return pair.own * rotation.cosines[at] + (is_first ? -product : product);
-}
-
 // The queries as operands.
 DEVICE void share_queries(Memory& memory, const Rotation& rotation, const Tile& tile, const DecodeParams& p, const Q* queries) {
     for (int i = threadIdx.x; i < PIECES * 32; i += blockDim.x) {
         const int lane = i % 32, first = i / 32 * 32 + lane % 4 * 8;
         const Q* row = queries + row_of(tile.p.score.q, 0, tile.head(lane / 4), 0);
-        Pair pairs[8];
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            pairs[j] = load_pair(p, row, first + j);
-        }
-        Words words;
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-            words.at[j / 2] = pack<KV>(rotated(rotation, p, pairs[j], first + j), rotated(rotation, p, pairs[j + 1], first + j + 1));
-        }
-        memory.queries[i / 32][lane] = words;
+        Eight elements;
+        elements.load(p, row, first);
+        elements.rotate(rotation, p, first, memory.queries[i / 32][lane].at);
     }
 }
+
+// Beside part.cu's shared memory: the newest key as the cache holds it.
+struct Shared {
+    Rotation rotation;
+    float key[WIDTH];
+};
 
 // An element of the newest key, with the one that it rotates with, and of its value: one for each of the first threads.
 struct Newest {
@@ -74,12 +35,12 @@ DEVICE Newest load_newest(const Tile& tile, const DecodeParams& p, const Q* new_
 }
 
 // Puts the newest key and value into the caches, if this is the thread block that does, and shares them.
-DEVICE void append(Memory& memory, Rotation& rotation, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, Newest newest, int position) {
+DEVICE void append(Memory& memory, Shared& own, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, Newest newest, int position) {
     const int e = threadIdx.x;
     KV key, value;
-    store(&key, rotated(rotation, p, newest.key, e));
+    store(&key, rotated(own.rotation, p, newest.key, e));
     store(&value, newest.value);
-    rotation.key[e] = widen(key);
+    own.key[e] = widen(key);
     memory.newest_value[e] = widen(value);
     if (blockIdx.y == 0) {
         keys[row_of(tile.p.score.k, 0, tile.kv_head, position) + e] = key;
@@ -88,7 +49,7 @@ DEVICE void append(Memory& memory, Rotation& rotation, const Tile& tile, const D
 }
 
 // The scores of the newest key, which is among those attended if `is_attended`.
-DEVICE void score_newest(Memory& memory, const Rotation& rotation, float scale, bool is_attended) {
+DEVICE void score_newest(Memory& memory, const Shared& own, float scale, bool is_attended) {
     const int lane = threadIdx.x % 32;
     for (int r = threadIdx.x / 32; r < ROWS; r += WARPS) {
         float sum = 0.0f;
@@ -97,7 +58,7 @@ DEVICE void score_newest(Memory& memory, const Rotation& rotation, float scale, 
             const Words query = memory.queries[lane / 4][4 * r + lane % 4];
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                sum = fmaf(widen(KV{(unsigned short)(query.at[i / 2] >> 16 * (i % 2))}), rotation.key[8 * lane + i], sum);
+                sum = fmaf(widen(KV{(unsigned short)(query.at[i / 2] >> 16 * (i % 2))}), own.key[8 * lane + i], sum);
             }
         }
 #pragma unroll
@@ -115,7 +76,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
                           const float* frequencies, Result* result, const __grid_constant__ DecodeSplitParams p, u32* error_flag) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
-    Rotation& rotation = *reinterpret_cast<Rotation*>(shared + sizeof(Memory));
+    Shared& own = *reinterpret_cast<Shared*>(shared + sizeof(Memory));
     const DecodeParams& decode = p.decode;
     const Tile tile(decode.attention, p.split);
     const ScoreParams& score = decode.attention.score;
@@ -125,7 +86,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
     const KeyRange ranges[2] = {stored, stored};
     Softmax softmax;
     attend<PREFETCHED>(memory, tile, key_cache, value_cache, stored, ranges, softmax, [&] {
-        share_rotation(rotation, decode, position, frequencies);
+        share_rotation(own.rotation, decode, position, frequencies);
         __syncthreads();
         await_launches();
         admit_launches();
@@ -134,14 +95,14 @@ extern "C" __global__ void CLUSTERED RESIDENT
         if (appends) {
             newest = load_newest(tile, decode, new_key, new_value);
         }
-        share_queries(memory, rotation, tile, decode, queries);
+        share_queries(memory, own.rotation, tile, decode, queries);
         if (appends) {
-            append(memory, rotation, tile, decode, key_cache, value_cache, newest, position);
+            append(memory, own, tile, decode, key_cache, value_cache, newest, position);
         }
     });
     share(memory, softmax);
     if (is_last) {
-        score_newest(memory, rotation, score.scale * LOG2_E, fits);
+        score_newest(memory, own, score.scale * LOG2_E, fits);
     }
     __syncthreads();
     if (is_last) {

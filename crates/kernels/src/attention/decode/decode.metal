@@ -88,7 +88,7 @@ inline void quantise_both(thread const T& tile, device uchar* key_row, device uc
     }
 }
 
-template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint WHOLE>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
     device KV* cache [[buffer(0)]],
     device KV* value_cache [[buffer(1)]],
@@ -99,8 +99,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     device const float* frequencies [[buffer(6)]],
     device float* sums [[buffer(7)]],
     device float* states [[buffer(8)]],
-    constant DecodeParams& params [[buffer(9)]],
-    device atomic_uint* error_flag [[buffer(10)]],
+    device Q* y [[buffer(9)]],
+    constant DecodeParams& params [[buffer(10)]],
+    device atomic_uint* error_flag [[buffer(11)]],
     threadgroup float* shared [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]],
@@ -199,5 +200,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         quantise_both(tile, key_row, to, key, value, writes);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);
+    if (WHOLE != 0) {
+        sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Whole<Q>{y, value + T::WIDTH * CHUNKS});
+    } else {
+        sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
+    }
 }

@@ -3,26 +3,28 @@
 //! The new key, rotated by the token's position, and the new value go into the caches; then the rotated queries attend the caches up to that position.
 //!
 //! * Memory: that of [`Attention`]; on a GPU neither the rotated queries nor the new key and value are read back. There the launches are two, or one where
-//!   few keys are split over a cluster of thread blocks, and the cache's rows may be sent for before the launches ahead have ended.
-//! * Order and error: those of the operators it stands for, in strict precision their bits. On a CPU, and for keys of more than 256 elements, the plan is
-//!   theirs.
+//!   the keys are one block or are split over a cluster of thread blocks, and the cache's rows may be sent for before the launches ahead have ended.
+//! * Order and error: those of the operators it stands for, in strict and invariant precision their bits. On a CPU, and for keys of more than 256 elements,
+//!   the plan is theirs; so it is for many keys in invariant precision.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
-    Attention, Params, blocks, gpu, operands as attention,
+    Attention, Params,
+    blocks::{self, OfToken},
+    gpu, operands as attention,
     scoring::{self, MaskView, ScoreParams, Scoring, View},
     split::{self, Split, SplitParams},
 };
 use crate::{
     Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
-    cuda::CudaSource,
+    cuda::{CudaSource, MATH},
     description::describe,
     kv_append::{self, KvAppend},
     math,
@@ -54,9 +56,13 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
-const fn fast(in_cluster: bool) -> [MetalFile; 16] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = split::parts(in_cluster);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+/// How a token's rows are rotated, in CUDA C++.
+pub(super) const ROTATED: [MetalFile; 5] =
+    [MATH, math::METAL, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/rotation.cu")];
+
+const fn fast(in_cluster: bool) -> [MetalFile; 19] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (split::parts(in_cluster), ROTATED);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, metal_file!("attention/decode/decode.cu")]
 }
 /// Apart and in_cluster.
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
@@ -81,6 +87,8 @@ attributes! {
         pub interleaved: bool = false,
         /// How sums may be ordered: as [`Attention`] does.
         pub precision: Precision = strict,
+        /// Type of the output; that of `queries` if absent.
+        pub output: Option<DType>,
     }
 }
 
@@ -119,7 +127,7 @@ operands! {
     value_cache: update(like cache) prefetched, rope_append::VALUE_CACHE;
     values: read(like rows), rope_append::VALUES;
     queries: read(like rows), "[1, Hq, D] of the type of rows";
-    -> y: write(like rows), "[1, Hq, Dv], of the queries' type";
+    -> y: write(DType::FLOATS), "[1, Hq, Dv], of type output";
 }
 use operands::{AT, Inputs};
 
@@ -137,8 +145,15 @@ impl DecodeAttention {
     }
 
     fn fits(self, attended: &Attended, device: &DeviceProperties) -> bool {
-        let in_blocks = blocks::plan(&attended.params, attended.inputs, attended.y.dtype, self.precision, device).is_some();
-        device.simd_width > 1 && attended.params.score.width <= LONGEST && !in_blocks
+        let Attended { inputs, params, y } = attended;
+        let in_blocks = blocks::plan(params, *inputs, y.dtype, self.precision, device).is_some();
+        let others = device.simd_width > 1 && params.score.width <= LONGEST && y.dtype == inputs.q.dtype;
+        if in_blocks { self.in_blocks(attended, device).is_some() } else { others }
+    }
+
+    /// The kernel of invariant precision, where it serves.
+    fn in_blocks(self, Attended { inputs, params, y }: &Attended, device: &DeviceProperties) -> Option<OfToken> {
+        OfToken::new(params, [inputs.q.dtype, inputs.k.dtype, y.dtype], self.precision, device)
     }
 
     fn append(self) -> RopeAppend {
@@ -146,9 +161,9 @@ impl DecodeAttention {
     }
 
     fn attention(self) -> Attention {
-        let Self { scale, softcap, left_window, precision, .. } = self;
+        let Self { scale, softcap, left_window, precision, output, .. } = self;
         let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
-        Attention { scoring, precision, ..Attention::default() }
+        Attention { scoring, precision, output, ..Attention::default() }
     }
 
     fn attended(self, inputs: &[Option<TensorInfo>]) -> Result<(Inputs, Attended)> {
@@ -217,6 +232,10 @@ impl DecodeAttention {
         let [cache, rows, positions, frequencies, value_cache, values, queries] = inputs.buffers();
         let (q, kv) = (rows.0.dtype, cache.0.dtype);
         let buffers = [cache, value_cache, queries, rows, values, positions, frequencies];
+        if let Some(token) = self.in_blocks(attended, device) {
+            let block = DecodeSplitParams { decode: block, split: token.split() };
+            return Ok(token.plan(&block, buffers).with_operations(params.operations()));
+        }
         if let Some(split) = Split::new(&params, attended.inputs, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };
             let source = CudaSource { rejection: Some(kv_append::REJECTION), ..split.source("attention_decode_fast") };
@@ -224,14 +243,22 @@ impl DecodeAttention {
             return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
         let shape = gpu::Shape::spread(&params, device);
-        let key = shape.key("attention_decode", &[q, kv]);
-        let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
-        // The new key and value.
-        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
+        // One block of keys leaves nothing to be combined.
+        let is_whole = params.score.keys <= gpu::BLOCK;
+        let key = shape.key("attention_decode", &[q, kv]).with("whole", is_whole);
+        let left = gpu::SUMS_OF_BLOCKS.map(|(parameter, argument)| (parameter.or_absent(), if is_whole { Argument::Absent } else { argument }));
+        let y = (Parameter::write("y", q).or_absent(), if is_whole { Argument::Output(0) } else { Argument::Absent });
+        let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(left).chain([y]));
+        // The new key and value, and scales of the rows.
+        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width() + shape.rows) as usize;
         let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
-        let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-        Ok(gpu::combined(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
-            .with_operations(params.operations()))
+        let plan = if is_whole {
+            launch.into()
+        } else {
+            let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
+            gpu::combined(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
+        };
+        Ok(plan.with_operations(params.operations()))
     }
 }
 
@@ -242,6 +269,7 @@ impl Operator for DecodeAttention {
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let y = self.attended(inputs)?.1.y;
+        operands::OUTPUTS[0].check(y.dtype)?;
         let [_, heads, _, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
         Ok(vec![TensorInfo::new(y.dtype, &[1, heads, width])?])
     }
@@ -251,6 +279,12 @@ impl Operator for DecodeAttention {
         let params = &attended.params;
         let is_any = params.rows() * params.value_width * params.score.keys > 0;
         if is_any && self.fits(&attended, device) { self.for_gpu(given, &attended, device) } else { self.definition(inputs)?.plan(device) }
+    }
+
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let operator = Self { output: Some(to), ..*self };
+        let stores = self.output.is_none() && operator.in_blocks(&operator.attended(inputs)?.1, device).is_some();
+        Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
     }
 
     fn stands_for(&self, inputs: &[Option<TensorInfo>]) -> Result<Option<Definition>> {

@@ -125,13 +125,25 @@ pub(crate) fn cases() -> Vec<Case> {
         for (width, position) in [(64, 0), (64, 3999), (128, 16), (128, 3600)] {
             cases.push(token(Dims::new(8, 8, 1, 4000, width), position, types).case(fast));
         }
-        cases.push(token(Dims::new(8, 2, 1, 600, 64), 300, types).case(DecodeAttention { precision: Precision::Invariant, ..plain }));
+        // In blocks, by a cluster of thread blocks: of one block, of one each, of several each; other numbers of heads for one of keys; a window.
+        let invariant = DecodeAttention { precision: Precision::Invariant, ..plain };
+        for (dims, positions) in [
+            (Dims::new(8, 2, 1, 600, 64), &[0, 127, 128, 300, 599][..]),
+            (Dims::new(8, 8, 1, 2600, 128), &[16, 1100, 2599]),
+            (Dims::new(24, 2, 1, 400, 128), &[390]),
+        ] {
+            let rotary = dims.width / (1 + dims.heads / 24);
+            cases.extend(positions.iter().map(|&position| Token { rotary, ..token(dims, position, types) }.case(invariant)));
+        }
+        let window = DecodeAttention { left_window: Some(300), scale: Some(0.5), interleaved: true, ..invariant };
+        cases.push(token(Dims::new(4, 1, 1, 2100, 64), 1900, types).case(window));
+        cases.push(token(Dims::new(8, 2, 1, 600, 128), 450, types).case(DecodeAttention { output: Some(DType::BF16), ..invariant }));
         // Several tiles of heads for one of keys, of which a part rotates; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
         cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));
         cases.push(token(Dims::new(4, 1, 1, 5000, 128), 4100, types).case(DecodeAttention { left_window: Some(40), scale: Some(0.5), ..fast }));
     }
-    cases.into_iter().chain([plain, fast].map(strided)).map(made).collect()
+    cases.into_iter().chain([plain, fast, DecodeAttention { precision: Precision::Invariant, ..plain }].map(strided)).map(made).collect()
 }
 
 /// New rows between others.

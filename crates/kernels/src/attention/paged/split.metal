@@ -28,5 +28,5 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     }
     tile.start_keys(block);
     tile.share_queries();
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, blocks, sums, states);
+    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
 }

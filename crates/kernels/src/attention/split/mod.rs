@@ -99,12 +99,13 @@ impl<'a> Split<'a> {
     pub(super) fn new(params: &'a Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Self>> {
         let s = &params.score;
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
-        let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && gpu::is_split(params, tiles * heads);
+        let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
+        let is_split = if in_cluster { tiles * heads <= gpu::BUSY } else { gpu::is_split(params, tiles * heads) };
+        let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && is_split;
         let Some(defines) = defines([inputs.q.dtype, inputs.k.dtype, inputs.q.dtype], s.width).filter(|_| serves && tiles * heads > 0) else {
             return Ok(None);
         };
         gpu::check_extents(params, device)?;
-        let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
         let (warps, _) = warps(in_cluster);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
         let parts = if in_cluster { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };

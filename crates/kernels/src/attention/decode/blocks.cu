@@ -1,0 +1,176 @@
+// Attention of one new token, which goes into the caches first, in blocks of keys: of few.cu, with its bits.
+//
+// The thread blocks of a cluster share the blocks of keys of a key head, and combine what those left.
+//
+// Macros: those of few.cu.
+
+constexpr int PARTS = 8;
+
+// The queries, eight elements of a thread at a time, to be rotated: zeros in place of those that do not exist.
+struct Queries {
+    static constexpr int PIECES = (COLUMNS * CHUNKS + THREADS - 1) / THREADS;
+    Eight pieces[PIECES];
+
+    static DEVICE int row(int piece) { return (piece * THREADS + threadIdx.x) / CHUNKS; }
+    static DEVICE int first(int piece) { return (piece * THREADS + threadIdx.x) % CHUNKS * 8; }
+
+    DEVICE void load(const Work& work, const Item& item, const DecodeParams& p, const Q* queries) {
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            pieces[i].load(p, queries + row_of(work.p.score.q, 0, work.head(item, row(i)), 0), first(i));
+        }
+    }
+
+    DEVICE void share(const Memory& memory, const Rotation& rotation, const Work& work, const DecodeParams& p) const {
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            u32 words[4] = {};
+            if (row(i) < work.rows()) {
+                pieces[i].rotate(rotation, p, first(i), words);
+            }
+            if (row(i) < COLUMNS) {
+                store_shared(memory.queries + first(i) / PANEL * (128 * COLUMNS) + row(i) * 128 + (first(i) % PANEL / 8 ^ row(i) % 8) * 16, words);
+            }
+        }
+    }
+};
+
+// Eight elements of the newest key and value, of a lane of the warp that copies their block's rows beside them.
+struct Newest {
+    u32 key[4];
+    u32 value[4];
+
+    static DEVICE void append(const u32 (&words)[4], KV* to) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            to[2 * i].bits = (unsigned short)(words[i]);
+            to[2 * i + 1].bits = (unsigned short)(words[i] >> 16);
+        }
+    }
+
+    // As a row of a tile.
+    static DEVICE void share(const u32 (&words)[4], u32 tile, int row, int first) {
+        store_shared(tile + first / PANEL * (128 * BLOCK) + row * 128 + (first % PANEL / 8 ^ row % 8) * 16, words);
+    }
+};
+
+// What a thread block leaves: of each row the sums of each of its blocks, then the states.
+struct Own {
+    float* sums;
+    State* states;
+    int blocks;
+    int block;
+
+    DEVICE int place(int row) const { return row * blocks + block; }
+};
+
+// The same of all thread blocks of the cluster, of an element of a row; the first of the keys' blocks is the first one's.
+struct Left {
+    const Own& own;
+    int first;
+    int row;
+    int element;
+
+    DEVICE int place(int block) const { return row * own.blocks + (block - first) / PARTS; }
+    DEVICE float sum(int block) const { return load_from((block - first) % PARTS, own.sums[place(block) * WIDTH + element]); }
+    DEVICE State state(int block) const {
+        const State& here = own.states[place(block)];
+        return {load_from((block - first) % PARTS, here.base), load_from((block - first) % PARTS, here.sum)};
+    }
+};
+
+extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREADS, RESIDENT)
+    attention_decode_blocks(KV* key_cache, KV* value_cache, const Q* queries, const Q* new_key, const Q* new_value, const int* positions, const float* frequencies,
+                            Y* y, const __grid_constant__ DecodeSplitParams params, u32* error_flag) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const Memory memory(shared);
+    Rotation& rotation = *reinterpret_cast<Rotation*>(memory.ranges + COLUMNS);
+    const int blocks = (int(params.split.parts) + PARTS - 1) / PARTS;
+    float* const sums = reinterpret_cast<float*>(&rotation + 1);
+    Own own = {sums, reinterpret_cast<State*>(sums + COLUMNS * blocks * WIDTH), blocks, 0};
+    admit_launches();
+    const DecodeParams& decode = params.decode;
+    const Params& p = decode.attention;
+    const Work work = {p, params.split, positions, nullptr, int(threadIdx.x / 32), int(threadIdx.x % 32)};
+    const int position = positions[0], kv_head = blockIdx.y;
+    const bool fits = position >= 0 && position < int(p.score.keys);
+    const KeyRange range = attended(p.score, positions, nullptr, 0, 0), stored = {range.start, fits ? min(range.end, position) : range.end};
+    const auto send = [&](u32 to, const KV* rows, const View& view, int block) {
+        const int first = work.warp * (BLOCK / 4);
+        copy_rows<BLOCK / 4, BLOCK>(work.lane, to + first * 128, rows + row_of(view, 0, kv_head, 0), view.token, block * BLOCK + first, stored);
+        commit_copies();
+    };
+    const int end = range.start < range.end ? (range.end + BLOCK - 1) / BLOCK : 0;
+    Item item = {0, kv_head, range.start / BLOCK + int(blockIdx.x), range, range};
+    if (item.block < end) {
+        send(memory.keys, key_cache, p.score.k, item.block);
+        send(memory.values, value_cache, p.v, item.block);
+        share_rotation(rotation, decode, position, frequencies);
+        if (threadIdx.x < COLUMNS) {
+            memory.ranges[threadIdx.x] = range;
+        }
+    }
+    __syncthreads();
+    await_launches();
+    Queries loaded;
+    if (item.block < end) {
+        loaded.load(work, item, decode, queries);
+    }
+    // The lanes that have some of the newest row.
+    const int row = position % BLOCK, first = 8 * work.lane;
+    const bool has_newest = fits && (position / BLOCK - item.block) % PARTS == 0 && work.warp == row / (BLOCK / 4) && first < WIDTH;
+    Newest newest;
+    if (has_newest) {
+        Eight key;
+        key.load(decode, new_key + row_of(decode.new_key, 0, kv_head, 0), first);
+        const Q* const value = new_value + row_of(decode.new_value, 0, kv_head, 0) + first;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            newest.value[i] = pack<KV>(widen(value[2 * i]), widen(value[2 * i + 1]));
+        }
+        key.rotate(rotation, decode, first, newest.key);
+        newest.append(newest.key, key_cache + row_of(p.score.k, 0, kv_head, position) + first);
+        newest.append(newest.value, value_cache + row_of(p.v, 0, kv_head, position) + first);
+    }
+    if (item.block < end) {
+        loaded.share(memory, rotation, work, decode);
+    }
+    for (; item.block < end; item.block += PARTS, ++own.block) {
+        const bool is_newest = has_newest && position / BLOCK == item.block, more = item.block + PARTS < end;
+        float scores[KEYS][4 * EIGHTS], bases[2 * EIGHTS];
+        await_copies([&] {
+            __syncwarp();
+            if (is_newest) {
+                newest.share(newest.key, memory.keys, row, first);
+            }
+        });
+        score(memory, work, item, scores);
+        __syncthreads();
+        if (more) {
+            send(memory.keys, key_cache, p.score.k, item.block + PARTS);
+        } else {
+            commit_copies();
+        }
+        weigh(memory, work, scores, bases);
+        await_copies([&] {
+            __syncwarp();
+            if (is_newest) {
+                newest.share(newest.value, memory.values, row, first);
+            }
+        });
+        sum_values(memory, work, bases, own);
+        if (more) {
+            __syncthreads();
+            send(memory.values, value_cache, p.v, item.block + PARTS);
+        }
+    }
+    meet();
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < work.rows() * WIDTH; i += PARTS * THREADS) {
+        const int head = work.head(item, i / WIDTH), element = i % WIDTH;
+        store(y + row_of(p.y, 0, head, 0) + element, combined(Left{own, range.start / BLOCK, i / WIDTH, element}, range));
+    }
+    leave();
+    if (!fits && blockIdx.x + blockIdx.y + threadIdx.x == 0) {
+        atomicMax(error_flag, ~0u);
+    }
+}
