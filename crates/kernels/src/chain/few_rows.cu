@@ -1,13 +1,17 @@
 // Products of up to 64 rows.
 //
 // Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k of matrices, before the launches ahead have
-// ended; another sends for those of rows; a third multiplies them.
+// ended; another sends for those of rows; a third multiplies them. Rows that are HELD, of at most eight, are in shared memory as a whole, where that warpgroup may
+// normalise them.
 //
 // Macro beside those of tiles.cu: PANELS (of a piece).
 
 constexpr u32 COMPUTERS = 128, SENDERS = 128, ROW_SENDERS = 128;
 
-// A place of the ring in shared memory: panels of matrices, then those of rows.
+// Bytes of a piece in shared memory.
+DEVICE u32 piece_bytes(const ChainProduct& p) { return PANELS * (EIGHTS + (HELD ? 0 : p.eights)) * ATOM; }
+
+// A place of the ring in shared memory: panels of matrices, then those of rows unless they are held.
 struct Place {
     u32 barriers;
     u32 memory;
@@ -17,7 +21,7 @@ struct Place {
 
     DEVICE u32 full() const { return barriers + 16 * stage; }
     DEVICE u32 empty() const { return full() + 8; }
-    DEVICE u32 columns() const { return memory + stage * PANELS * (EIGHTS + p.eights) * ATOM; }
+    DEVICE u32 columns() const { return memory + stage * piece_bytes(p); }
     DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
 
     DEVICE void advance() {
@@ -74,6 +78,85 @@ DEVICE void send(Place place, const Layer (&layers)[3], u32 height) {
 
 // Warps that send for rows: each for four of every sixteen.
 DEVICE u32 row_warps(const ChainProduct& p) { return min(u32(p.m + 3) / 4, ROW_SENDERS / 32); }
+
+DEVICE void meet_row_senders() { asm volatile("bar.sync 2, %0;" ::"n"(ROW_SENDERS) : "memory"); }
+
+// Normalises f32 rows into shared memory: as rms_norm.metal does, to the bit.
+DEVICE void normalise(const ChainProduct& p, const float* x, const void* weight, float (&partial)[ROW_SENDERS / 32], ELEMENT* rows) {
+    constexpr u32 SLOTS = 8, VISITS = 4;
+    const u32 thread = threadIdx.x - COMPUTERS - SENDERS, first = thread < p.sharing ? SLOTS * thread : u32(p.k), stride = SLOTS * p.sharing;
+    float factors[VISITS][SLOTS];
+#pragma unroll
+    for (u32 v = 0; v < VISITS; ++v) {
+#pragma unroll
+        for (u32 i = 0; i < SLOTS; ++i) {
+            factors[v][i] = weight && first + v * stride < p.k ? load_as(weight, p.norm, first + v * stride + i) : 1.0f;
+        }
+    }
+    await_launches();
+    for (u32 row = 0; row < p.m; ++row, x += p.k, rows += p.k) {
+        float kept[VISITS][SLOTS], sums[SLOTS] = {};
+        const bool wide = (u64(x) & 15) == 0;
+#pragma unroll
+        for (u32 v = 0; v < VISITS; ++v) {
+            const u32 at = first + v * stride;
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; i += 4) {
+                const float4 four = at >= p.k ? float4{} : wide ? *reinterpret_cast<const float4*>(x + at + i) : float4{x[at + i], x[at + i + 1], x[at + i + 2], x[at + i + 3]};
+                kept[v][i] = four.x;
+                kept[v][i + 1] = four.y;
+                kept[v][i + 2] = four.z;
+                kept[v][i + 3] = four.w;
+            }
+        }
+#pragma unroll
+        for (u32 v = 0; v < VISITS; ++v) {
+#pragma unroll
+            for (u32 i = 0; i < SLOTS; ++i) {
+                sums[i] = __fmaf_rn(kept[v][i], kept[v][i], sums[i]);
+            }
+        }
+        float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+#pragma unroll
+        for (u32 lanes = 16; lanes > 0; lanes /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, lanes);
+        }
+        if (thread % 32 == 0) {
+            partial[thread / 32] = sum;
+        }
+        meet_row_senders();
+        sum = partial[0];
+        for (u32 i = 1; i < p.sharing / 32; ++i) {
+            sum += partial[i];
+        }
+        const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, float(p.k)) + p.epsilon));
+#pragma unroll
+        for (u32 v = 0; v < VISITS; ++v) {
+            if (first + v * stride < p.k) {
+                u32 words[SLOTS / 2];
+#pragma unroll
+                for (u32 i = 0; i < SLOTS; i += 2) {
+                    words[i / 2] = pack<ELEMENT>(kept[v][i] * scale * factors[v][i], kept[v][i + 1] * scale * factors[v][i + 1]);
+                }
+                store_shared(shared_address(rows + first + v * stride), words);
+            }
+        }
+        meet_row_senders();
+    }
+}
+
+// Copies rows into shared memory.
+template <bool WIDE>
+DEVICE void hold(const ChainProduct& p, const ELEMENT* x, ELEMENT* rows) {
+    for (u32 i = 8 * (threadIdx.x - COMPUTERS - SENDERS); i < p.m * p.k; i += 8 * ROW_SENDERS) {
+        copy_unit<WIDE>(shared_address(rows + i), x + i);
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// The rows are held: reported by the threads that send for them, awaited by those that multiply.
+DEVICE void report_rows() { asm volatile("bar.arrive 3, %0;" ::"n"(ROW_SENDERS + COMPUTERS) : "memory"); }
+DEVICE void await_rows() { asm volatile("bar.sync 3, %0;" ::"n"(ROW_SENDERS + COMPUTERS) : "memory"); }
 
 // Sends for the rows, as often as there are tiles: a thread for sixteen bytes of every sixteenth one.
 template <bool WIDE>
@@ -134,18 +217,79 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
             if (gated) {
                 value = gate(value, p.present & 2 ? x[height] + load_as(up_bias, p.bias, column) : x[height]);
             }
-            store_result(p, layer.y, place, p.present & RESIDUAL ? residual[place] + value : value);
+            store_result(p, layer.y, place, residual ? residual[place] + value : value);
         }
     }
 }
 
-DEVICE void compute(Place place, float* all, const Layer (&layers)[3], u32 height, const float* residual) {
+// What is added to the results of a small whole tile, sent for before they are there.
+struct Addends {
+    static constexpr u32 COUNT = EIGHTS <= 8 ? EIGHTS : 0;
+    float2 values[2][COUNT + 1];
+
+    DEVICE void load(const ChainProduct& p, const Tile& tile, const float* residual) {
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            const u32 row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + half * 8;
+            const float2* from = reinterpret_cast<const float2*>(residual + row * tile.layer.n + tile.first + threadIdx.x % 4 * 2);
+#pragma unroll
+            for (u32 eight = 0; eight < COUNT && row < p.m; ++eight) {
+                values[half][eight] = from[4 * eight];
+            }
+        }
+    }
+
+    DEVICE void add_to(float (&sums)[4 * EIGHTS]) const {
+#pragma unroll
+        for (u32 i = 0; i < 4 * COUNT; i += 2) {
+            const float2 other = values[i / 2 % 2][i / 4];
+            sums[i] = other.x + sums[i];
+            sums[i + 1] = other.y + sums[i + 1];
+        }
+    }
+};
+
+DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual) {
     const ChainProduct& p = place.p;
+    const u32 row = threadIdx.x / 4;
+    const u32* const own = reinterpret_cast<const u32*>(rows + (row < p.m ? row : 0) * p.k) + threadIdx.x % 4;
+    if constexpr (HELD) {
+        await_rows();
+    }
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
+        const Tile tile(p, layers, index, height);
+        const bool whole =
+            ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0 && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n;
+        const bool ahead = Addends::COUNT > 0 && whole && residual;
+        Addends addends;
+        if (ahead) {
+            addends.load(p, tile, residual);
+        }
         float sums[4 * EIGHTS] = {};
         settle(sums);
         u32 before = 0;
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
+            if constexpr (HELD) {
+                u64 held[PANELS * STEPS];
+#pragma unroll
+                for (u32 i = 0; i < PANELS * STEPS; ++i) {
+                    const u32* const from = own + (piece * PANELS * STEPS + i) * 8;
+                    held[i] = row < p.m ? from[0] | u64(from[4]) << 32 : 0;
+                }
+                wait(place.full(), place.parity);
+                const u64 columns = descriptor(place.columns(), 16);
+                begin_products();
+#pragma unroll
+                for (u32 i = 0; i < PANELS * STEPS; ++i) {
+                    multiply_held<ELEMENT>(sums, held[i], columns + i / STEPS * EIGHTS * (ATOM / 16) + 2 * (i % STEPS));
+                }
+                end_products();
+                await_products<0>();
+                if (threadIdx.x == 0) {
+                    arrive(place.empty());
+                }
+                continue;
+            }
             // The copies have ended and wgmma begins after them. A fence between the two kinds of accesses would also wait for the products before, at half the speed.
             wait(place.full(), place.parity);
             const u64 rows = descriptor(place.rows(), 16), columns = descriptor(place.columns(), 16);
@@ -163,14 +307,16 @@ DEVICE void compute(Place place, float* all, const Layer (&layers)[3], u32 heigh
             before = place.empty();
         }
         await_products<0>();
-        if (threadIdx.x == 0) {
+        if (!HELD && threadIdx.x == 0) {
             arrive(before);
         }
         settle(sums);
-        const Tile tile(p, layers, index, height);
-        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
-        if (wide && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n) {
-            store_whole(sums, p, tile, height < COLUMNS, residual);
+        if (ahead) {
+            addends.add_to(sums);
+        }
+        // By way of shared memory all threads take part in the gates of few rows.
+        if (whole && (height == COLUMNS || p.m > 32)) {
+            store_whole(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
         } else {
             store_tile(sums, all, p, tile, height, layers[1].bias, residual);
         }
@@ -189,18 +335,19 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     float* y0,
     float* y1,
     float* y2,
-    unsigned char*,
+    const void* norm,
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
-    // Barriers, the ring, and the sums of a tile.
+    // Barriers, the ring, the sums of a tile, and rows that are held.
     const Place place = {base, base + ATOM, p, 0, 0};
     const u32 height = p.present & GATED ? COLUMNS / 2 : COLUMNS;
-    float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * PANELS * (EIGHTS + p.eights) * ATOM);
+    float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * piece_bytes(p));
+    ELEMENT* const rows = reinterpret_cast<ELEMENT*>(all + 8 * p.eights * (COLUMNS + 8));
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.stages; ++i) {
-            init(place.barriers + 16 * i, SENDERS + 32 * row_warps(p));
+            init(place.barriers + 16 * i, SENDERS + (HELD ? 0 : 32 * row_warps(p)));
             init(place.barriers + 16 * i + 8, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -209,11 +356,21 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     admit_launches();
     if (threadIdx.x < COMPUTERS) {
         await_launches();
-        compute(place, all, layers, height, residual);
+        compute(place, all, rows, layers, height, residual);
     } else if (threadIdx.x >= COMPUTERS + SENDERS) {
+        if (HELD && p.sharing > 0) {
+            __shared__ float partial[ROW_SENDERS / 32];
+            normalise(p, reinterpret_cast<const float*>(x), norm, partial, rows);
+            report_rows();
+            return;
+        }
         await_launches();
-        if (threadIdx.x / 32 - (COMPUTERS + SENDERS) / 32 >= row_warps(p)) {
-        } else if ((u64(x) & 15) == 0) {
+        const bool wide = (u64(x) & 15) == 0;
+        if (HELD) {
+            wide ? hold<true>(p, x, rows) : hold<false>(p, x, rows);
+            report_rows();
+        } else if (threadIdx.x / 32 - (COMPUTERS + SENDERS) / 32 >= row_warps(p)) {
+        } else if (wide) {
             send_rows<true>(place, x);
         } else {
             send_rows<false>(place, x);

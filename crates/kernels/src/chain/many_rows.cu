@@ -117,7 +117,7 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, c
                 value = gate(value, p.present & 2 ? up + load_as(up_bias, p.bias, column) : up);
             }
             const u64 at = row * tile.layer.n + column;
-            store_result(p, tile.layer.y, at, p.present & RESIDUAL ? residual[at] + value : value);
+            store_result(p, tile.layer.y, at, residual ? residual[at] + value : value);
         }
     }
 }

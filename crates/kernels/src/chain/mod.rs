@@ -2,18 +2,21 @@
 //!
 //! An element is a chain: from zero, products of 16 elements at a time are added by a tensor core in f32, in ascending order. What a tensor core makes of 16
 //! products and a sum does not depend on their place in a tile; so an element depends on its row, its column and `k` alone, neither on the other rows nor on
-//! their number. f32 rows are rounded to the type of the weights first. Up to 64 rows read the weights once.
+//! their number. f32 rows are rounded to the type of the weights first. Up to 64 rows read the weights once. Thread blocks hold up to eight short rows as a whole, and may
+//! normalise them.
 
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter, Result};
 
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
-    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS},
     launch::product_operations,
+    math,
     matmul::dtype_code,
     metal::{metal_file, params},
     operator::Bound,
+    order,
 };
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
@@ -42,6 +45,10 @@ const SLACK: [usize; 2] = [10 << 10, 2 << 10];
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
 const SHORT: usize = 640 << 10;
 
+/// Threads that send for few rows, and elements of rows up to which thread blocks hold all of them.
+const ROW_SENDERS: usize = 128;
+const MOST_HELD: usize = 16 << 10;
+
 /// Bytes of a thread block's maps of the weights and of the rows.
 const MAPS: usize = 512;
 
@@ -54,7 +61,7 @@ params! {
         pub k: u64,
         /// Rows of each layer's matrix; zero where it is absent.
         pub n: [u64; 3],
-        /// Which of the biases and the residual there are, whether the layers are gated, and whether their result is rounded: a bit each.
+        /// Which of the biases there are, whether the layers are gated, and whether their result is rounded: a bit each.
         pub present: u32,
         /// The type of the biases.
         pub bias: u32,
@@ -66,15 +73,26 @@ params! {
         /// Pieces of a row, and in shared memory.
         pub pieces: u32,
         pub stages: u32,
-        pub unused: u32,
+        /// Threads that share a row to normalise it; none where rows are taken as they are.
+        pub sharing: u32,
+        /// The type of the norm's weight, and what is added to the mean of the squares.
+        pub norm: u32,
+        pub epsilon: f32,
     }
 }
 
 const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
-const FEW_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, metal_file!("chain/few_rows.cu")];
-const MANY_ROWS: &[MetalFile] =
-    &[NUMBERS, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu")];
+const fn few_rows(held: &'static str) -> [MetalFile; 10] {
+    let (held, kernel) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/few_rows.cu"));
+    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, held, kernel]
+}
+/// By whether rows are held.
+const FEW_ROWS: [&[MetalFile]; 2] = [&few_rows("constexpr bool HELD = false;\n"), &few_rows("constexpr bool HELD = true;\n")];
+#[rustfmt::skip]
+const MANY_ROWS: &[MetalFile] = &[
+    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu"),
+];
 
 /// Whether a device has these products for a weight `[n, k]`.
 pub(crate) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
@@ -129,6 +147,13 @@ struct Tiling {
     memory: usize,
 }
 
+/// The norm of rows before they are rounded.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm {
+    pub(crate) epsilon: f32,
+    pub(crate) weight: Option<Bound>,
+}
+
 /// Linear layers of one input.
 pub(crate) struct Layers {
     /// Rows, and elements of each.
@@ -139,25 +164,40 @@ pub(crate) struct Layers {
     pub(crate) dtypes: [DType; 2],
     /// Which of the biases there are.
     pub(crate) biases: [bool; 3],
-    pub(crate) has_residual: bool,
     /// Whether they give what SwiGLU makes of `y0` and `y1`.
     pub(crate) gated: bool,
     /// Whether that has the type of the weights.
     pub(crate) rounded: bool,
+    /// The norm of their rows, where [`Layers::can_normalise`].
+    pub(crate) norm: Option<Norm>,
 }
 
 impl Layers {
+    /// Whether each thread block has all rows at once.
+    fn holds(&self) -> bool {
+        let [m, k] = self.extents;
+        m <= 8 && m * k <= MOST_HELD
+    }
+
+    /// Whether rows, of f32, may be normalised by the product's launch.
+    pub(crate) fn can_normalise(&self) -> bool {
+        let k = self.extents[1];
+        self.holds() && order::row_visits(k) > 0 && order::row_threads(k) <= ROW_SENDERS
+    }
+
     /// Adds the launches, unless there is nothing to compute. f32 rows are rounded by one of their own. `operands` are the weights, the biases, the residual and
     /// the results; what the layers lack is absent.
     pub(crate) fn plan(&self, x: Bound, operands: [Argument; 10], device: &DeviceProperties, plan: &mut Plan) -> Result<Option<()>> {
         let ([m, k], [weight, bias]) = (self.extents, self.dtypes);
+        let (norm, factors) = self.norm.and_then(|norm| norm.weight).map_or((weight, Argument::Absent), |(info, argument)| (info.dtype, argument));
+        let rows_type = if self.norm.is_some() { DType::F32 } else { weight };
         let (number, tiling) = (usize::from(weight == DType::BF16), self.tiling(device));
         let Tiling { many, blocks, rows, eights, cluster, panels, .. } = tiling;
         let tiles = tiling.ends[2] * blocks;
         if tiles == 0 {
             return Ok(None);
         }
-        let rounded = if x.0.dtype == weight {
+        let rounded = if x.0.dtype == weight || self.norm.is_some() {
             x.1
         } else {
             plan.scratch.push(weight.size() * m * k);
@@ -165,8 +205,7 @@ impl Layers {
             plan.add(&Cast { to: weight }, &[Some(x)], &[rounded], device)?;
             rounded
         };
-        let bits = [self.has_residual, self.gated, self.rounded];
-        let present = self.biases.into_iter().chain(bits).enumerate().map(|(i, is_present)| u32::from(is_present) << i).sum();
+        let present = self.biases.into_iter().chain([self.gated, self.rounded]).enumerate().map(|(i, is_present)| u32::from(is_present) << i).sum();
         let params = ChainProduct {
             m: m as u64,
             k: k as u64,
@@ -178,27 +217,37 @@ impl Layers {
             ends: tiling.ends.map(|end| end as u32),
             pieces: (k / PANEL / panels) as u32,
             stages: tiling.stages as u32,
-            unused: 0,
+            sharing: self.norm.map_or(0, |_| order::row_threads(k) as u32),
+            norm: dtype_code(norm),
+            epsilon: self.norm.map_or(0.0, |norm| norm.epsilon),
         };
         let (entry, form) = if many {
             ("chain_many_rows", source(MANY_ROWS, "chain_many_rows", OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]))
         } else {
-            ("chain_few_rows", source(FEW_ROWS, "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]))
+            (
+                "chain_few_rows",
+                source(FEW_ROWS[usize::from(self.holds())], "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]),
+            )
         };
         let output = if self.rounded { weight } else { DType::F32 };
-        let key = KernelKey::new(entry, &[weight, bias, output])
+        let key = KernelKey::new(entry, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)
             .with("panels", panels as u32)
-            .with("cluster", cluster as u32);
+            .with("cluster", cluster as u32)
+            .with("held", self.holds());
         let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster);
         let read = |name, dtype| Parameter::read(name, dtype).or_absent();
         // Many rows wait for the launches ahead before they make maps, and read the matrices by these.
         let matrices = ["w0", "w1", "w2"].map(|name| if many { read(name, weight) } else { read(name, weight).prefetched() });
-        let maps = (Parameter::write("maps", DType::U8).or_absent(), if many { Argument::Scratch(plan.scratch.len()) } else { Argument::Absent });
+        let last = if many {
+            (Parameter::write("maps", DType::U8), Argument::Scratch(plan.scratch.len()))
+        } else {
+            (read("norm", norm).prefetched(), factors)
+        };
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
-        let buffers = [(Parameter::read("x", weight), rounded)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
-        let product = Launch::on_cuda(key, form, &params, buffers.chain([maps])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
+        let buffers = [(Parameter::read("x", rows_type), rounded)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
+        let product = Launch::on_cuda(key, form, &params, buffers.chain([last])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
         let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
         if many {
@@ -210,7 +259,7 @@ impl Layers {
     fn tiling(&self, device: &DeviceProperties) -> Tiling {
         let ([m, k], n, units) = (self.extents, self.n, device.compute_units.max(1));
         let many = m > FEW;
-        let (most, slack) = (MOST_EIGHTS[usize::from(many)], SLACK[usize::from(many)]);
+        let most = MOST_EIGHTS[usize::from(many)];
         let (blocks, rows) = if many { (m.div_ceil(BLOCK), BLOCK / 8) } else { (1, m.div_ceil(8)) };
         // Where the blocks are one, or few and odd, one more would cost more than a cluster saves.
         let cluster = if many && (blocks.is_multiple_of(2) || blocks > 8) { 2 } else { 1 };
@@ -223,14 +272,18 @@ impl Layers {
         // As few tiles for each multiprocessor as can be, and these as small as can be: no multiprocessor has more of them to do than the others.
         let each = (ends(step)[2] * step * blocks).div_ceil(units * most).max(1);
         let eights = (step..most).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(most / step * step);
-        let besides = if many { slack } else { slack + 32 * rows * (8 * eights + 8) };
-        let room = |panels: usize, memory: usize| memory.saturating_sub(besides) / (panels * (eights + rows) * ATOM);
+        let (sent, besides) = match (many, self.holds()) {
+            (true, _) => (rows, SLACK[1]),
+            (false, true) => (0, SLACK[1] + 32 * rows * (8 * eights + 8) + 2 * m * k),
+            (false, false) => (rows, SLACK[0] + 32 * rows * (8 * eights + 8)),
+        };
+        let room = |panels: usize, memory: usize| memory.saturating_sub(besides) / (panels * (eights + sent) * ATOM);
         let is_short = rows <= 2 && 16 * eights * k <= SHORT;
         let memory = if is_short { device.threadgroup_memory / 2 - 1024 } else { device.threadgroup_memory };
         let suits = |&panels: &usize| !many && (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start();
         let panels = [4, 2].into_iter().find(suits).unwrap_or(1);
         let stages = room(panels, memory).min(*STAGES.end()).min(k / PANEL / panels);
-        let memory = stages * panels * (eights + rows) * ATOM + besides;
+        let memory = stages * panels * (eights + sent) * ATOM + besides;
         Tiling { many, blocks, rows, eights, ends: ends(eights), cluster, panels, stages, memory }
     }
 }
@@ -245,7 +298,7 @@ mod tests {
     }
 
     fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
-        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], has_residual: false, gated, rounded: false }
+        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], gated, rounded: false, norm: None }
     }
 
     /// Each tile is one of a layer, the ring fits the memory and has room for a piece that is multiplied and one that is sent for.

@@ -7,7 +7,7 @@ constexpr u32 PANEL = 64;     // Elements of a row of 128 bytes, as wgmma takes 
 constexpr u32 STEPS = PANEL / 16;
 constexpr u32 ATOM = 1024;    // Bytes of eight such rows, swizzled.
 // Bits of ChainProduct::present.
-constexpr u32 BIASES = 7, RESIDUAL = 8, GATED = 16, ROUNDED = 32;
+constexpr u32 BIASES = 7, GATED = 8, ROUNDED = 16;
 
 struct Layer {
     const ELEMENT* w;
@@ -59,30 +59,11 @@ DEVICE void store_result(const ChainProduct& p, float* y, u64 place, float value
     }
 }
 
-// gate(x) · up of the table of scalar functions, to the bit: what SwiGLU multiplies.
-DEVICE float gate(float x, float up) {
-    constexpr float ROUND = 12582912.0f + 127.0f, LN2_HI = 0x1.62e4p-1f, LN2_LO = 0x1.7f7d1cp-20f;
-    constexpr float EXP[] = {1.3814602e-3f, 8.368716e-3f, 4.166839e-2f, 0.16666521f, 0.49999994f, 1.0f, 1.0f};
-    const float t = -fabsf(x), least = t < -88.0f ? -88.0f : t;
-    const float rounded = __fmaf_rn(least, LOG2_E, ROUND), n = __fsub_rn(rounded, ROUND);
-    const float r = __fmaf_rn(n, -LN2_LO, __fmaf_rn(n, -LN2_HI, least));
-    float e = EXP[0];
-#pragma unroll
-    for (int i = 1; i < int(sizeof(EXP) / sizeof(EXP[0])); ++i) {
-        e = __fmaf_rn(e, r, EXP[i]);
-    }
-    e = __fmul_rn(e, __uint_as_float(__float_as_uint(rounded) << 23));
-    const float sum = __fadd_rn(1.0f, e);
-    float larger = __fmaf_rn(__fmaf_rn(0.32323232f, sum, -1.4545455f), sum, 2.1212122f);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        larger = __fmaf_rn(larger, __fmaf_rn(-sum, larger, 1.0f), larger);
-    }
-    const float finite = x < -3.40282347e38f ? -3.40282347e38f : x;
-    return __fmul_rn(__fmul_rn(finite, x < 0.0f ? __fmul_rn(e, larger) : larger), up);
-}
+// What SwiGLU multiplies, to the bit.
+DEVICE float gate(float x, float up) { return __fmul_rn(strict::gate(x, 1.0f), up); }
 
-// A whole tile without biases. Of each eight columns thread t has two from t % 4 · 2 on, of rows t / 32 · 16 + t % 32 / 4 and 8 more.
+// A whole tile without biases; the residual is added if there is one. Of each eight columns thread t has two from t % 4 · 2 on, of rows
+// t / 32 · 16 + t % 32 / 4 and 8 more.
 DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
     constexpr u32 AT_ONCE = 8;    // So many that are read before some are written.
 #pragma unroll
@@ -105,7 +86,7 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, 
                     to[4 * eight] = pair;
                 }
             }
-        } else if (p.present & RESIDUAL) {
+        } else if (residual) {
 #pragma unroll
             for (u32 first = 0; first < EIGHTS; first += AT_ONCE) {
                 float2 others[AT_ONCE];

@@ -74,6 +74,21 @@
     asm volatile("wgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS) "k16.f32." TYPE "." TYPE " {" NUMBERED(REGISTERS_, N) "}, %0, %1, 1, 1, 1, " TURNED ", 0;" \
                  : "+l"(rows), "+l"(others), NUMBERED(SUMS_, N))
 
+// The first eight rows in registers, of zeros the others: of a row's 16 elements a thread has those from lane % 4 · 2 on and from 8 further on, in pairs.
+#define MULTIPLY_HELD(TYPE, N, COLUMNS)                                                                                                      \
+    asm volatile("{\n.reg .b32 low, high, none;\nmov.b64 {low, high}, %0;\nmov.b32 none, 0;\nwgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS)    \
+                 "k16.f32." TYPE "." TYPE " {" NUMBERED(REGISTERS_, N) "}, {low, none, high, none}, %1, 1, 1, 1, 0;\n}"                        \
+                 : "+l"(rows), "+l"(others), NUMBERED(SUMS_, N))
+
+template <typename T>
+DEVICE void multiply_held(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {
+    if constexpr (SAME<T, bf16>) {
+        MULTIPLY_HELD("bf16", EIGHTS, COLUMNS);
+    } else {
+        MULTIPLY_HELD("f16", EIGHTS, COLUMNS);
+    }
+}
+
 // Of f16 or bf16. Rows that are turned lie by elements: 64 of each.
 template <typename T, bool TURNED = false>
 DEVICE void multiply(float (&sums)[4 * EIGHTS], u64 rows, u64 others) {

@@ -116,9 +116,9 @@ impl MatMul {
             n: [b.shape()[0], 0, 0],
             dtypes: [b.dtype, bias.map_or(DType::F32, |bias| bias.dtype)],
             biases: [bias.is_some(), false, false],
-            has_residual: false,
             gated: false,
             rounded: false,
+            norm: None,
         };
         let [x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let none = Argument::Absent;

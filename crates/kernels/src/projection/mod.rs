@@ -382,17 +382,23 @@ impl Projection {
         if !self.has_chains(layers, device) {
             return Ok(None);
         }
-        let product = chain::Layers {
+        let mut product = chain::Layers {
             extents: layers.extents(),
             n: [0, 1, 2].map(|index| layers.n(index)),
             dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
             biases: layers.biases().map(|bias| bias.is_some()),
-            has_residual: layers.residual.is_some(),
             gated: self.gated,
             rounded: self.output() != DType::F32,
+            norm: None,
         };
         let mut plan = Plan::default();
-        let rows = self.normalised(layers, layers.w0.dtype, device, &mut plan)?;
+        let rows = match self.epsilon.filter(|_| product.can_normalise()) {
+            Some(epsilon) => {
+                product.norm = Some(chain::Norm { epsilon, weight: layers.norm.map(|norm| (norm, Argument::Input(AT.norm))) });
+                (layers.x, Argument::Input(AT.x))
+            }
+            None => self.normalised(layers, layers.w0.dtype, device, &mut plan)?,
+        };
         let operands = layers.operands(outputs)?.map(|(_, argument)| argument);
         Ok(product.plan(rows, operands, device, &mut plan)?.map(|()| plan))
     }

@@ -133,12 +133,15 @@ fn invariant_layers_are_chains_for_any_rows_on_hopper() {
     let strided = |m| Some(TensorInfo { dtype: DType::F32, layout: Layout::strided(Shape::new(&[m, 128]).unwrap(), &[200, 1], 0).unwrap() });
     assert_eq!([2, 600].map(|m| product(strided(m), 128)), ["cast chain_few_rows", "cast chain_many_rows"]);
     assert!([1, 600].map(|m| product(f32(&[m, 72]), 72)).iter().all(|keys| !keys.contains("chain")));
-    let layers = |m: usize| {
-        let weight = info(DType::BF16, &[48, 128]);
-        let inputs = [f32(&[m, 128]), None, weight, weight, None, None, None, None, None];
+    let layers = |m: usize, k: usize| {
+        let weight = info(DType::BF16, &[48, k]);
+        let inputs = [f32(&[m, k]), None, weight, weight, None, None, None, None, None];
         keys(&Projection { epsilon: Some(1e-5), gated: true, precision: Precision::Invariant, output: None }, &inputs)
     };
-    assert_eq!([1, 600].map(layers), ["rms_norm chain_few_rows", "rms_norm chain_many_rows"]);
+    // Thread blocks that hold all rows normalise them too.
+    assert_eq!([[1, 128], [8, 128], [4, 4096]].map(|[m, k]| layers(m, k)), ["chain_few_rows"; 3]);
+    assert_eq!([[9, 128], [5, 4096], [1, 8192]].map(|[m, k]| layers(m, k)), ["rms_norm chain_few_rows"; 3]);
+    assert_eq!(layers(600, 128), "rms_norm chain_many_rows");
 }
 
 #[test]
