@@ -272,7 +272,9 @@ fn what_alone_takes_a_result_rounded_has_it_so_from_what_makes_it() {
         let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
         x.add(&normalised.linear(&w.q, None)?.swiglu(&normalised.linear(&w.q, None)?)?.linear(&w.q, None)?)
     };
-    assert_eq!(w.recorded(3, network), ["rms_norm", "chain_few_rows", "chain_few_rows"]);
+    // A product normalises up to eight rows itself.
+    assert_eq!(w.recorded(3, network), ["chain_few_rows", "chain_few_rows"]);
+    assert_eq!(w.recorded(9, network), ["rms_norm", "chain_few_rows", "chain_few_rows"]);
     assert_eq!(w.recorded(100, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
     let norm = |x: &Tensor| x.rms_norm(Some(&w.norm), 1e-5);
     assert_eq!(w.recorded(3, |x| norm(x)?.cast(DType::F16)), ["rms_norm"]);
