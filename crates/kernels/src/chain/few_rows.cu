@@ -102,7 +102,8 @@ DEVICE void normalise(const ChainProduct& p, const float* x, const void* weight,
             const u32 at = first + v * stride;
 #pragma unroll
             for (u32 i = 0; i < SLOTS; i += 4) {
-                const float4 four = at >= p.k ? float4{} : wide ? *reinterpret_cast<const float4*>(x + at + i) : float4{x[at + i], x[at + i + 1], x[at + i + 2], x[at + i + 3]};
+                const float* const from = x + at + i;
+                const float4 four = at >= p.k ? float4{} : wide ? *reinterpret_cast<const float4*>(from) : float4{from[0], from[1], from[2], from[3]};
                 kept[v][i] = four.x;
                 kept[v][i + 1] = four.y;
                 kept[v][i + 2] = four.z;
@@ -253,7 +254,7 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
     const ChainProduct& p = place.p;
     const u32 row = threadIdx.x / 4;
     const u32* const own = reinterpret_cast<const u32*>(rows + (row < p.m ? row : 0) * p.k) + threadIdx.x % 4;
-    if constexpr (HELD) {
+    if (HELD) {
         await_rows();
     }
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
