@@ -357,7 +357,7 @@ mod tests {
         let launches = |architecture: &str, more: &str| {
             let config = CONFIG.replace("LlamaForCausalLM", architecture).replace("1e-5", &format!("1e-5, {more}"));
             let model = Model::random(&executor, Config::parse(&config).unwrap(), WeightType::Plain(DType::BF16), 1).unwrap();
-            Session::new(Arc::new(model), 256, DType::F16).unwrap().record(1, Logits::Last).unwrap().recording.len()
+            Session::new(Arc::new(model), 512, DType::F16).unwrap().record(1, Logits::Last).unwrap().recording.len()
         };
         // Rows of a projection stored as one are read where they lie.
         assert_eq!(launches("Phi3ForCausalLM", r#""sliding_window": 100"#), 2 + 3 * 6 + 1);
@@ -374,7 +374,7 @@ mod tests {
         let config = CONFIG.replace("48", "64").replace("80", "96").replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 2");
         let base = Model::random(&executor, Config::parse(&config).unwrap(), WeightType::Block(Format::Q4_0), 1).unwrap();
         let of_cache =
-            |model: Model, cache: CacheType| Session::new(Arc::new(model), 256, cache).unwrap().record(1, Logits::Last).unwrap().recording.len();
+            |model: Model, cache: CacheType| Session::new(Arc::new(model), 512, cache).unwrap().record(1, Logits::Last).unwrap().recording.len();
         let launches = |model: Model| of_cache(model, DType::F16.into());
         let adapted = |targets: &str| {
             let config = format!(r#"{{"peft_type": "LORA", "r": 4, "lora_alpha": 6, "target_modules": {targets}}}"#);
@@ -396,12 +396,14 @@ mod tests {
             Session::new(model.clone(), capacity, DType::F16).unwrap().record(count, wanted).unwrap().recording.len()
         };
         // Embedding and its widening; projections, attention over blocks of the caches with the token appended, its merging, output, gate, down; the head.
-        assert_eq!(launches(256, 1, Logits::Last), 2 + 3 * 6 + 1);
-        assert_eq!(launches(256, 1, Logits::None), 2 + 3 * 6);
+        assert_eq!(launches(512, 1, Logits::Last), 2 + 3 * 6 + 1);
+        assert_eq!(launches(512, 1, Logits::None), 2 + 3 * 6);
         assert_eq!(launches(1024, 1, Logits::Last), 2 + 3 * 6 + 1);
+        // One block of the caches leaves nothing to be merged.
+        assert_eq!(launches(256, 1, Logits::Last), 2 + 3 * 5 + 1);
         // Rows of several tokens are normalised by launches of their own.
         assert_eq!(launches(256, 4, Logits::All), 2 + 3 * 8 + 2);
-        let mut session = Session::new(model.clone(), 256, DType::F16).unwrap();
+        let mut session = Session::new(model.clone(), 512, DType::F16).unwrap();
         session.prepare(1, None).unwrap();
         session.prepare(1, Some(&Sampling { temperature: 1.0, ..Sampling::default() }.settings().unwrap())).unwrap();
         assert_eq!(session.greedy.unwrap().recording.len(), 2 + 3 * 6 + 3);
