@@ -140,6 +140,13 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         reject(error_flag, 0);
     }
     if (!has_block) {
+        // Of a position that is rejected there is nothing to attend.
+        for (uint i = thread_index; WHOLE != 0 && i < ROWS * value_width; i += THREADS) {
+            const uint r = i / value_width;
+            if (tile.exists(r)) {
+                y[row_of(p.y, 0, tile.head(r), 0) + i % value_width] = narrow<Q>(0.0f);
+            }
+        }
         return;
     }
 
