@@ -197,7 +197,7 @@ impl Layers {
         if tiles == 0 {
             return Ok(None);
         }
-        let rounded = if x.0.dtype == weight || self.norm.is_some() {
+        let taken = if x.0.dtype == weight || self.norm.is_some() {
             x.1
         } else {
             plan.scratch.push(weight.size() * m * k);
@@ -246,7 +246,7 @@ impl Layers {
         };
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
-        let buffers = [(Parameter::read("x", rows_type), rounded)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
+        let buffers = [(Parameter::read("x", rows_type), taken)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
         let product = Launch::on_cuda(key, form, &params, buffers.chain([last])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
         let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
