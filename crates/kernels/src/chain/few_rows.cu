@@ -250,10 +250,66 @@ struct Addends {
     }
 };
 
+// Adds up a tile's products. A place of the ring is given back once the products of the next piece have begun.
+struct Products {
+    Place& place;
+    float (&sums)[4 * EIGHTS];
+    u32 before = 0;
+
+    // So many steps of a piece, from `first` on, by rows that are held: a thread's words of eight rows for each step.
+    template <u32 COUNT>
+    DEVICE void multiply_held_steps(const u64 (&held)[COUNT], u32 first) {
+        const u64 columns = descriptor(place.columns(), 16);
+        begin_products();
+#pragma unroll
+        for (u32 i = 0; i < COUNT; ++i) {
+            const u32 step = first + i;
+            multiply_held<ELEMENT>(sums, held[i], columns + step / STEPS * EIGHTS * (ATOM / 16) + 2 * (step % STEPS));
+        }
+        end_products();
+        await_products<1>();
+    }
+
+    DEVICE void multiply_piece() {
+        const u64 rows = descriptor(place.rows(), 16), columns = descriptor(place.columns(), 16);
+        begin_products();
+#pragma unroll
+        for (u32 i = 0; i < PANELS * STEPS; ++i) {
+            const u32 panel = i / STEPS, step = i % STEPS;
+            multiply<ELEMENT>(sums, rows + panel * place.p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+        }
+        end_products();
+        await_products<1>();
+    }
+
+    // The products of the piece before have ended.
+    DEVICE void give_back() const {
+        if (before != 0 && threadIdx.x == 0) {
+            arrive(before);
+        }
+    }
+
+    DEVICE void advance() {
+        before = place.empty();
+        place.advance();
+    }
+};
+
+// Of a row that is held, from a thread's words of its first step on; of one that does not exist, zeros.
+template <u32 COUNT>
+DEVICE void load_held(u64 (&held)[COUNT], const u32* own, bool exists, u32 first) {
+#pragma unroll
+    for (u32 i = 0; i < COUNT; ++i) {
+        const u32* const from = own + (first + i) * 8;
+        held[i] = exists ? from[0] | u64(from[4]) << 32 : 0;
+    }
+}
+
 DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual) {
     const ChainProduct& p = place.p;
     const u32 row = threadIdx.x / 4;
-    const u32* const own = reinterpret_cast<const u32*>(rows + (row < p.m ? row : 0) * p.k) + threadIdx.x % 4;
+    const bool exists = row < p.m;
+    const u32* const own = reinterpret_cast<const u32*>(rows + (exists ? row : 0) * p.k) + threadIdx.x % 4;
     if (HELD) {
         await_rows();
     }
@@ -268,49 +324,35 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         }
         float sums[4 * EIGHTS] = {};
         settle(sums);
-        u32 before = 0;
-        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
-            if constexpr (HELD) {
-                u64 held[PANELS * STEPS];
-#pragma unroll
-                for (u32 i = 0; i < PANELS * STEPS; ++i) {
-                    const u32* const from = own + (piece * PANELS * STEPS + i) * 8;
-                    held[i] = row < p.m ? from[0] | u64(from[4]) << 32 : 0;
-                }
+        Products products = {place, sums};
+        if constexpr (HELD) {
+            // While the products of some steps run, the words of the next ones are loaded.
+            constexpr u32 COUNT = PANELS * STEPS / 2;
+            u64 even[COUNT], odd[COUNT];
+            load_held(even, own, exists, 0);
+            for (u32 piece = 0; piece < p.pieces; ++piece) {
+                const u32 first = piece * 2 * COUNT;
                 wait(place.full(), place.parity);
-                const u64 columns = descriptor(place.columns(), 16);
-                begin_products();
-#pragma unroll
-                for (u32 i = 0; i < PANELS * STEPS; ++i) {
-                    multiply_held<ELEMENT>(sums, held[i], columns + i / STEPS * EIGHTS * (ATOM / 16) + 2 * (i % STEPS));
+                products.multiply_held_steps(even, 0);
+                products.give_back();
+                load_held(odd, own, exists, first + COUNT);
+                products.multiply_held_steps(odd, COUNT);
+                products.advance();
+                if (piece + 1 < p.pieces) {
+                    load_held(even, own, exists, first + 2 * COUNT);
                 }
-                end_products();
-                await_products<0>();
-                if (threadIdx.x == 0) {
-                    arrive(place.empty());
-                }
-                continue;
             }
+        } else {
             // The copies have ended and wgmma begins after them. A fence between the two kinds of accesses would also wait for the products before, at half the speed.
-            wait(place.full(), place.parity);
-            const u64 rows = descriptor(place.rows(), 16), columns = descriptor(place.columns(), 16);
-            begin_products();
-#pragma unroll
-            for (u32 i = 0; i < PANELS * STEPS; ++i) {
-                const u32 panel = i / STEPS, step = i % STEPS;
-                multiply<ELEMENT>(sums, rows + panel * p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+            for (u32 piece = 0; piece < p.pieces; ++piece) {
+                wait(place.full(), place.parity);
+                products.multiply_piece();
+                products.give_back();
+                products.advance();
             }
-            end_products();
-            await_products<1>();
-            if (piece > 0 && threadIdx.x == 0) {
-                arrive(before);
-            }
-            before = place.empty();
         }
         await_products<0>();
-        if (!HELD && threadIdx.x == 0) {
-            arrive(before);
-        }
+        products.give_back();
         settle(sums);
         if (ahead) {
             addends.add_to(sums);

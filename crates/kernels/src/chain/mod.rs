@@ -33,6 +33,8 @@ const ATOM: usize = 1024;
 
 /// Rows of weights of a tile, in eights, of few rows and of many: what a thread's registers hold the sums of.
 const MOST_EIGHTS: [usize; 2] = [31, 32];
+/// The same where rows are held: two tiles of a multiprocessor come sooner than one of twice the height.
+const MOST_EIGHTS_HELD: usize = 20;
 
 /// Threads of a thread block.
 const THREADS: u32 = 384;
@@ -43,7 +45,7 @@ const STAGES: std::ops::RangeInclusive<usize> = 4..=24;
 const SLACK: [usize; 2] = [10 << 10, 2 << 10];
 
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
-const SHORT: usize = 640 << 10;
+const SHORT: usize = 256 << 10;
 
 /// Threads that send for few rows, and elements of rows up to which thread blocks hold all of them.
 const ROW_SENDERS: usize = 128;
@@ -259,7 +261,7 @@ impl Layers {
     fn tiling(&self, device: &DeviceProperties) -> Tiling {
         let ([m, k], n, units) = (self.extents, self.n, device.compute_units.max(1));
         let many = m > FEW;
-        let most = MOST_EIGHTS[usize::from(many)];
+        let most = if self.holds() { MOST_EIGHTS_HELD } else { MOST_EIGHTS[usize::from(many)] };
         let (blocks, rows) = if many { (m.div_ceil(BLOCK), BLOCK / 8) } else { (1, m.div_ceil(8)) };
         // Where the blocks are one, or few and odd, one more would cost more than a cluster saves.
         let cluster = if many && (blocks.is_multiple_of(2) || blocks > 8) { 2 } else { 1 };

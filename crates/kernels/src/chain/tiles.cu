@@ -40,7 +40,7 @@ struct Tile {
 template <bool WIDE>
 DEVICE void copy_unit(u32 to, const ELEMENT* from) {
     if constexpr (WIDE) {
-        copy_async_ahead(to, from);
+        copy_async(to, from);
     } else {
         u32 words[4];
         for (u32 e = 0; e < 4; ++e) {

@@ -35,25 +35,6 @@ struct Queries {
     }
 };
 
-// Eight elements of the newest key and value, of a lane of the warp that copies their block's rows beside them.
-struct Newest {
-    u32 key[4];
-    u32 value[4];
-
-    static DEVICE void append(const u32 (&words)[4], KV* to) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            to[2 * i].bits = (unsigned short)(words[i]);
-            to[2 * i + 1].bits = (unsigned short)(words[i] >> 16);
-        }
-    }
-
-    // As a row of a tile.
-    static DEVICE void share(const u32 (&words)[4], u32 tile, int row, int first) {
-        store_shared(tile + first / PANEL * (128 * BLOCK) + row * 128 + (first % PANEL / 8 ^ row % 8) * 16, words);
-    }
-};
-
 // What a thread block leaves: of each row the sums of each of its blocks, then the states.
 struct Own {
     float* sums;
@@ -116,34 +97,38 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
     if (item.block < end) {
         loaded.load(work, item, decode, queries);
     }
-    // The lanes that have some of the newest row.
-    const int row = position % BLOCK, first = 8 * work.lane;
-    const bool has_newest = fits && (position / BLOCK - item.block) % PARTS == 0 && work.warp == row / (BLOCK / 4) && first < WIDTH;
+    // Of each thread an element of the newest row, which the thread block has that has its block of keys.
+    const int row = position % BLOCK, e = threadIdx.x;
+    const bool has_newest = fits && (position / BLOCK - item.block) % PARTS == 0 && e < WIDTH;
     Newest newest;
+    KV newest_key, newest_value;
     if (has_newest) {
-        Eight key;
-        key.load(decode, new_key + row_of(decode.new_key, 0, kv_head, 0), first);
-        const Q* const value = new_value + row_of(decode.new_value, 0, kv_head, 0) + first;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            newest.value[i] = pack<KV>(widen(value[2 * i]), widen(value[2 * i + 1]));
-        }
-        key.rotate(rotation, decode, first, newest.key);
-        newest.append(newest.key, key_cache + row_of(p.score.k, 0, kv_head, position) + first);
-        newest.append(newest.value, value_cache + row_of(p.v, 0, kv_head, position) + first);
+        newest.load(decode, kv_head, new_key, new_value, e);
     }
     if (item.block < end) {
         loaded.share(memory, rotation, work, decode);
     }
-    for (; item.block < end; item.block += PARTS, ++own.block) {
-        const bool is_newest = has_newest && position / BLOCK == item.block, more = item.block + PARTS < end;
-        float scores[KEYS][4 * EIGHTS], bases[2 * EIGHTS];
+    if (has_newest) {
+        store(&newest_key, rotated(rotation, decode, newest.key, e));
+        store(&newest_value, newest.value);
+        key_cache[row_of(p.score.k, 0, kv_head, position) + e] = newest_key;
+        value_cache[row_of(p.v, 0, kv_head, position) + e] = newest_value;
+    }
+    // Puts the newest row in place of one that was copied.
+    const auto await_rows = [&](bool is_newest, KV x, u32 tile) {
         await_copies([&] {
-            __syncwarp();
             if (is_newest) {
-                newest.share(newest.key, memory.keys, row, first);
+                __syncthreads();
+                if (e < WIDTH) {
+                    store_shared(tile + e / PANEL * (128 * BLOCK) + row * 128 + (e % PANEL / 8 ^ row % 8) * 16 + e % 8 * 2, x.bits);
+                }
             }
         });
+    };
+    for (; item.block < end; item.block += PARTS, ++own.block) {
+        const bool is_newest = fits && position / BLOCK == item.block, more = item.block + PARTS < end;
+        float scores[KEYS][4 * EIGHTS], bases[2 * EIGHTS];
+        await_rows(is_newest, newest_key, memory.keys);
         score(memory, work, item, scores);
         __syncthreads();
         if (more) {
@@ -152,12 +137,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
             commit_copies();
         }
         weigh(memory, work, scores, bases);
-        await_copies([&] {
-            __syncwarp();
-            if (is_newest) {
-                newest.share(newest.value, memory.values, row, first);
-            }
-        });
+        await_rows(is_newest, newest_value, memory.values);
         sum_values(memory, work, bases, own);
         if (more) {
             __syncthreads();

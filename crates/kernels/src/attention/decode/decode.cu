@@ -21,20 +21,9 @@ struct Shared {
     float key[WIDTH];
 };
 
-// An element of the newest key, with the one that it rotates with, and of its value: one for each of the first threads.
-struct Newest {
-    Pair key;
-    float value;
-};
 static_assert(WIDTH <= 32 * WARPS);
 
-DEVICE Newest load_newest(const Tile& tile, const DecodeParams& p, const Q* new_key, const Q* new_value) {
-    const Q* key = new_key + row_of(p.new_key, 0, tile.kv_head, 0);
-    const Q* value = new_value + row_of(p.new_value, 0, tile.kv_head, 0);
-    return {load_pair(p, key, threadIdx.x), widen(value[threadIdx.x])};
-}
-
-// Puts the newest key and value into the caches, if this is the thread block that does, and shares them.
+// Puts the newest key and value into the caches, if this is the thread block that does, and shares them: an element of each of the first threads.
 DEVICE void append(Memory& memory, Shared& own, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, Newest newest, int position) {
     const int e = threadIdx.x;
     KV key, value;
@@ -93,7 +82,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
         const bool appends = is_last && fits && threadIdx.x < WIDTH;
         Newest newest;
         if (appends) {
-            newest = load_newest(tile, decode, new_key, new_value);
+            newest.load(decode, tile.kv_head, new_key, new_value, threadIdx.x);
         }
         share_queries(memory, own.rotation, tile, decode, queries);
         if (appends) {

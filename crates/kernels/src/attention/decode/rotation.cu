@@ -35,14 +35,40 @@ DEVICE float rotated(const Rotation& rotation, const DecodeParams& p, Pair pair,
     return pair.own * rotation.cosines[at] + (is_first ? -product : product);
 }
 
+// Eight elements that begin on a multiple of sixteen bytes.
+DEVICE void load_eight(const float* from, float (&to)[8]) {
+    const float4 low = *reinterpret_cast<const float4*>(from), high = *reinterpret_cast<const float4*>(from + 4);
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w, to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+template <typename T>
+DEVICE void load_eight(const T* from, float (&to)[8]) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
+    const u32 all[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        to[i] = widen(T{(unsigned short)(all[i / 2] >> 16 * (i % 2))});
+    }
+}
+
 // Eight elements from `first` on, a multiple of eight.
 struct Eight {
     Pair pairs[8];
 
     DEVICE void load(const DecodeParams& p, const Q* row, int first) {
+        const int half = p.half_dim;
+        if ((u64(row) & 15) != 0 || half % 8 != 0 || p.interleaved) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                pairs[i] = load_pair(p, row, first + i);
+            }
+            return;
+        }
+        float own[8], other[8];
+        load_eight(row + first, own);
+        load_eight(row + (first >= 2 * half ? first : first < half ? first + half : first - half), other);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            pairs[i] = load_pair(p, row, first + i);
+            pairs[i] = {own[i], other[i]};
         }
     }
 
@@ -51,5 +77,16 @@ struct Eight {
         for (int i = 0; i < 8; i += 2) {
             words[i / 2] = pack<KV>(rotated(rotation, p, pairs[i], first + i), rotated(rotation, p, pairs[i + 1], first + i + 1));
         }
+    }
+};
+
+// An element of the newest key, with the one that it rotates with, and of its value.
+struct Newest {
+    Pair key;
+    float value;
+
+    DEVICE void load(const DecodeParams& p, int kv_head, const Q* keys, const Q* values, int e) {
+        key = load_pair(p, keys + row_of(p.new_key, 0, kv_head, 0), e);
+        value = widen(values[row_of(p.new_value, 0, kv_head, 0) + e]);
     }
 };
