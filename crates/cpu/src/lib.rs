@@ -4,6 +4,7 @@
 //! the CPU kernels share, so a small dispatch costs no hand-over. The number of threads never changes a result: every kernel computes each
 //! output element by the same operations in the same order.
 
+mod helpers;
 mod memory;
 mod placement;
 mod system;

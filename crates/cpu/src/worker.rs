@@ -14,7 +14,7 @@ use elinvar_core::{
     ProfileLog, Result, Signal,
 };
 
-use crate::{memory::Memory, placement::Placement};
+use crate::{helpers::Helpers, memory::Memory, placement::Placement};
 
 /// Lists waiting at once; a submitter that runs further ahead waits, so that intermediate results do not pile up.
 const QUEUE: usize = 32;
@@ -29,6 +29,9 @@ const SHORT: u64 = 64 << 10;
 
 /// Bytes that each of its commands touches at most: kernels do not split so little work over threads.
 const SMALL: u64 = 32 << 10;
+
+/// Commands of a list that kernels may split, from which the pool's threads are kept awake between them.
+const MANY: usize = 4;
 
 type Job = (Arc<CommandList>, Promise);
 
@@ -143,13 +146,20 @@ fn is_short(list: &CommandList) -> bool {
     bytes().all(|bytes| bytes <= SMALL) && bytes().sum::<u64>() <= SHORT
 }
 
+fn is_split(command: &Command) -> bool {
+    command.bytes() > SMALL
+}
+
 fn run(jobs: &Receiver<Job>, profile: &ProfileLog) {
-    let (mut placement, clock) = (Placement::of_current_pool(), Instant::now());
+    let (mut placement, helpers, clock) = (Placement::of_current_pool(), Helpers::of_current_pool(), Instant::now());
     let now = || u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
     while let Some((list, promise)) = next(jobs) {
-        let is_timed = profile.is_on();
+        let (is_timed, is_long) = (profile.is_on(), list.commands().iter().filter(|command| is_split(command)).count() >= MANY);
         let result = list.commands().iter().try_for_each(|command| {
             placement.follow();
+            if is_long && is_split(command) {
+                helpers.rouse();
+            }
             if !is_timed {
                 return execute(command);
             }

@@ -28,10 +28,10 @@ const TRANSPOSING: usize = 4;
 const TRANSPOSED: usize = 1 << 14;
 
 /// Multiplications below which a second thread costs more than it gives.
-const SERIAL: usize = 1 << 15;
+const SERIAL: usize = 1 << 14;
 
 /// Bytes of `W` that are worth a task of their own.
-const TASK_BYTES: usize = 1 << 17;
+const TASK_BYTES: usize = 1 << 15;
 
 /// Elements of a row up to which a register tile is sooner done, unless the sums are strict.
 const SHORTEST: usize = 64;

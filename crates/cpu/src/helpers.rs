@@ -1,0 +1,82 @@
+//! Keeps the pool's threads awake between the commands of a list.
+//!
+//! A product of a token's row takes some ten microseconds; to wake a thread for its share takes as long, and the thread that wakes it makes a system call.
+
+use std::{
+    hint,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rayon::Yield;
+
+/// How long a thread looks for work: longer than from a token's last command to the next one's first.
+const PATIENCE: Duration = Duration::from_micros(100);
+
+/// The pool's threads besides the device's own.
+pub(crate) struct Helpers {
+    count: usize,
+    /// Those that look for work, or are about to.
+    awake: Arc<AtomicUsize>,
+}
+
+impl Helpers {
+    /// Of the pool that the calling thread belongs to.
+    pub(crate) fn of_current_pool() -> Self {
+        Self { count: rayon::current_num_threads() - 1, awake: Arc::default() }
+    }
+
+    /// Wakes them, unless some are awake: each looks for work until it has found none for a while.
+    pub(crate) fn rouse(&self) {
+        if self.count == 0 || self.awake.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        self.awake.store(self.count, Ordering::Relaxed);
+        let (own, awake) = (rayon::current_thread_index(), self.awake.clone());
+        rayon::spawn_broadcast(move |context| {
+            if own != Some(context.index()) {
+                look_for_work();
+                awake.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+    }
+}
+
+fn look_for_work() {
+    let mut since = Instant::now();
+    while since.elapsed() < PATIENCE {
+        match rayon::yield_now() {
+            Some(Yield::Executed) => since = Instant::now(),
+            Some(Yield::Idle) | None => hint::spin_loop(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rayon::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn threads_look_for_work_and_sleep_when_there_is_none() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        pool.install(|| {
+            let helpers = Helpers::of_current_pool();
+            for round in 0..3u64 {
+                helpers.rouse();
+                let awake = helpers.awake.load(Ordering::Relaxed);
+                assert!(awake <= 2, "{awake} of two");
+                assert_eq!((0..1000).into_par_iter().map(|i| i + round).sum::<u64>(), 499_500 + 1000 * round);
+            }
+            let begun = Instant::now();
+            while helpers.awake.load(Ordering::Relaxed) > 0 {
+                assert!(begun.elapsed() < Duration::from_secs(60), "threads look for work for ever");
+                rayon::yield_now();
+            }
+        });
+    }
+}
