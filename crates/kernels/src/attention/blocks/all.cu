@@ -10,17 +10,7 @@ struct Queries {
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
             const int piece = threadIdx.x + i * THREADS, row = piece / CHUNKS;
-            const Q* from = q + row_of(view, item.batch, work.head(item, row), work.query(row)) + piece % CHUNKS * 8;
-            if (row >= work.rows()) {
-#pragma unroll
-                for (int n = 0; n < 4; ++n) {
-                    words[i][n] = 0;
-                }
-            } else if ((u64(from) & 15) == 0) {
-                load<true>(from, words[i]);
-            } else {
-                load<false>(from, words[i]);
-            }
+            load_if(row < work.rows(), q + row_of(view, item.batch, work.head(item, row), work.query(row)) + piece % CHUNKS * 8, words[i]);
         }
     }
 
@@ -29,7 +19,7 @@ struct Queries {
         for (int i = 0; i < PIECES; ++i) {
             const int piece = threadIdx.x + i * THREADS, row = piece / CHUNKS, column = piece % CHUNKS * 8;
             if (row < COLUMNS) {
-                store_shared(to + column / PANEL * (128 * COLUMNS) + row * 128 + (column % PANEL / 8 ^ row % 8) * 16, words[i]);
+                store_shared(to + place_of<COLUMNS>(row, column), words[i]);
             }
         }
     }

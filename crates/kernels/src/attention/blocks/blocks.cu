@@ -18,22 +18,11 @@ DEVICE void copy_queries(Copier& copier, const Schedule& schedule, const Tile& t
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const int row = tile.first + first + j * STRIDE;
-            const Q* from = q + row_of(s.q, tile.batch, schedule.head(tile, row), schedule.query(row)) + column;
-            if (row >= schedule.rows) {
-#pragma unroll
-                for (int n = 0; n < 4; ++n) {
-                    words[j][n] = 0;
-                }
-            } else if ((u64(from) & 15) == 0) {
-                load<true>(from, words[j]);
-            } else {
-                load<false>(from, words[j]);
-            }
+            load_if(row < schedule.rows, q + row_of(s.q, tile.batch, schedule.head(tile, row), schedule.query(row)) + column, words[j]);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const int row = first + j * STRIDE;
-            store_shared(copier.memory.own(0) + column / PANEL * (128 * ROWS) + row * 128 + (column % PANEL / 8 ^ row % 8) * 16, words[j]);
+            store_shared(copier.memory.own(0) + place_of<ROWS>(first + j * STRIDE, column), words[j]);
         }
     }
     copier.pending = true;

@@ -29,7 +29,7 @@ struct Queries {
                 pieces[i].rotate(rotation, p, first(i), words);
             }
             if (row(i) < COLUMNS) {
-                store_shared(memory.queries + first(i) / PANEL * (128 * COLUMNS) + row(i) * 128 + (first(i) % PANEL / 8 ^ row(i) % 8) * 16, words);
+                store_shared(memory.queries + place_of<COLUMNS>(row(i), first(i)), words);
             }
         }
     }
@@ -120,7 +120,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
             if (is_newest) {
                 __syncthreads();
                 if (e < WIDTH) {
-                    store_shared(tile + e / PANEL * (128 * BLOCK) + row * 128 + (e % PANEL / 8 ^ row % 8) * 16 + e % 8 * 2, x.bits);
+                    store_shared(tile + place_of<BLOCK>(row, e / 8 * 8) + e % 8 * 2, x.bits);
                 }
             }
         });

@@ -3,6 +3,10 @@
 constexpr int CHUNKS = WIDTH / 8;    // Pieces of 16 bytes of a row.
 constexpr int STRIDE = 32 / CHUNKS;  // Rows that a warp copies at once.
 
+// Where eight elements of a row are in a tile of HEIGHT rows, from `column` on, a multiple of eight.
+template <int HEIGHT>
+DEVICE u32 place_of(int row, int column) { return column / PANEL * (128 * HEIGHT) + row * 128 + (column % PANEL / 8 ^ row % 8) * 16; }
+
 template <typename T>
 DEVICE bool is_wide(const T* p, i64 stride) {
     return ((u64(p) | u64(stride * i64(sizeof(T)))) & 15) == 0;
@@ -23,6 +27,21 @@ DEVICE void load(const T* from, u32 (&words)[4]) {
         for (int i = 0; i < 4; ++i) {
             words[i] = pack<KV>(widen(from[2 * i]), widen(from[2 * i + 1]));
         }
+    }
+}
+
+// The same of a row that may not exist: then zeros.
+template <typename T>
+DEVICE void load_if(bool exists, const T* from, u32 (&words)[4]) {
+    if (!exists) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            words[i] = 0;
+        }
+    } else if ((u64(from) & 15) == 0) {
+        load<true>(from, words);
+    } else {
+        load<false>(from, words);
     }
 }
 
@@ -52,7 +71,7 @@ DEVICE void convert_rows(u32 to, const T* any, const T* from, i64 stride, int be
 template <int COUNT, int HEIGHT, typename T>
 DEVICE void copy_rows(int lane, u32 to, const T* rows, i64 stride, int first, KeyRange range) {
     const int row = lane / CHUNKS, column = lane % CHUNKS * 8;
-    to += column / PANEL * (128 * HEIGHT) + row * 128 + (column % PANEL / 8 ^ row) * 16;
+    to += place_of<HEIGHT>(row, column);
     const T* from = rows + (first + row) * stride + column;
     const int begin = range.start - first - row, end = range.end - first - row;
     if (!is_wide(rows, stride)) {
