@@ -3,11 +3,11 @@
 //! A product of a token's row takes some ten microseconds; to wake a thread for its share takes as long, and the thread that wakes it makes a system call.
 
 use std::{
-    hint,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -50,7 +50,8 @@ fn look_for_work() {
     while since.elapsed() < PATIENCE {
         match rayon::yield_now() {
             Some(Yield::Executed) => since = Instant::now(),
-            Some(Yield::Idle) | None => hint::spin_loop(),
+            // Other programs may want the core.
+            Some(Yield::Idle) | None => thread::yield_now(),
         }
     }
 }
