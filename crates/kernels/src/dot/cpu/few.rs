@@ -16,10 +16,10 @@ use crate::{
 pub(super) const MAX_ROWS: usize = 4;
 
 /// Multiplications below which a second thread costs more than it gives.
-const SERIAL: usize = 1 << 15;
+const SERIAL: usize = 1 << 14;
 
 /// Bytes of weights that are worth a task of their own.
-const TASK_BYTES: usize = 1 << 17;
+const TASK_BYTES: usize = 1 << 15;
 
 /// Columns that are stored together.
 const STORED: usize = 16;
