@@ -22,25 +22,25 @@ macro_rules! function_of_defines {
             width: u64,
         ) -> Option<&'static [(&'static str, &'static str)]> {
             use elinvar_core::DType::{BF16, F16, F32};
-            Some(match (types, width) {
-                ([F32, F16, F32], 64) => &[("Q", "float"), ("KV", "f16"), ("Y", "float"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, F16, F32], 128) => &[("Q", "float"), ("KV", "f16"), ("Y", "float"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F32, F16, F16], 64) => &[("Q", "float"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, F16, F16], 128) => &[("Q", "float"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F32, F16, BF16], 64) => &[("Q", "float"), ("KV", "f16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, F16, BF16], 128) => &[("Q", "float"), ("KV", "f16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F32, BF16, F32], 64) => &[("Q", "float"), ("KV", "bf16"), ("Y", "float"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, BF16, F32], 128) => &[("Q", "float"), ("KV", "bf16"), ("Y", "float"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F32, BF16, F16], 64) => &[("Q", "float"), ("KV", "bf16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, BF16, F16], 128) => &[("Q", "float"), ("KV", "bf16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F32, BF16, BF16], 64) => &[("Q", "float"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F32, BF16, BF16], 128) => &[("Q", "float"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([F16, F16, F16], 64) => &[("Q", "f16"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([F16, F16, F16], 128) => &[("Q", "f16"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*],
-                ([BF16, BF16, BF16], 64) => &[("Q", "bf16"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*],
-                ([BF16, BF16, BF16], 128) => &[("Q", "bf16"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*],
-                _ => return None,
-            })
+            const INSTANCES: [([elinvar_core::DType; 3], u64, &[(&str, &str)]); 16] = [
+                ([F32, F16, F32], 64, &[("Q", "float"), ("KV", "f16"), ("Y", "float"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, F16, F32], 128, &[("Q", "float"), ("KV", "f16"), ("Y", "float"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F32, F16, F16], 64, &[("Q", "float"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, F16, F16], 128, &[("Q", "float"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F32, F16, BF16], 64, &[("Q", "float"), ("KV", "f16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, F16, BF16], 128, &[("Q", "float"), ("KV", "f16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F32, BF16, F32], 64, &[("Q", "float"), ("KV", "bf16"), ("Y", "float"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, BF16, F32], 128, &[("Q", "float"), ("KV", "bf16"), ("Y", "float"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F32, BF16, F16], 64, &[("Q", "float"), ("KV", "bf16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, BF16, F16], 128, &[("Q", "float"), ("KV", "bf16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F32, BF16, BF16], 64, &[("Q", "float"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F32, BF16, BF16], 128, &[("Q", "float"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([F16, F16, F16], 64, &[("Q", "f16"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([F16, F16, F16], 128, &[("Q", "f16"), ("KV", "f16"), ("Y", "f16"), ("WIDTH", "128") $(, ($more, $value))*]),
+                ([BF16, BF16, BF16], 64, &[("Q", "bf16"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "64") $(, ($more, $value))*]),
+                ([BF16, BF16, BF16], 128, &[("Q", "bf16"), ("KV", "bf16"), ("Y", "bf16"), ("WIDTH", "128") $(, ($more, $value))*]),
+            ];
+            INSTANCES.into_iter().find(|(of, wide, _)| (*of, *wide) == (types, width)).map(|(.., defines)| defines)
         }
     };
 }
