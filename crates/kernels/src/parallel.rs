@@ -22,6 +22,22 @@ pub fn spread(count: usize, least: usize, task: &(dyn Fn(usize) + Sync)) {
     (0..count).into_par_iter().with_min_len(least.max(1)).for_each(task);
 }
 
+/// Multiplications below which a second thread costs more than it gives.
+const SERIAL_PRODUCT: usize = 1 << 14;
+
+/// Bytes of weights that are worth a task of their own.
+const TASK_BYTES: usize = 1 << 15;
+
+/// Calls `task(first, count)` for runs of the `n` rows of a matrix of weights, of `bytes` each, which take so many multiplications in all: in parallel if that
+/// is worth it, whole multiples of `multiple` rows at a time but for the last.
+pub fn spread_weights([n, bytes, multiple]: [usize; 3], multiplications: usize, task: &(dyn Fn(usize, usize) + Sync)) {
+    if multiplications <= SERIAL_PRODUCT {
+        return task(0, n);
+    }
+    let rows = (TASK_BYTES / bytes.max(1)).clamp(1, 256).next_multiple_of(multiple);
+    spread(n.div_ceil(rows), 1, &|i| task(i * rows, rows.min(n - i * rows)));
+}
+
 /// Calls `task(index, part)` for every `count` elements of `data`, in parallel if that is worth it.
 pub fn for_each_part<T: Pod>(data: &mut [T], count: usize, task: impl Fn(usize, &mut [T]) + Sync) {
     for_each_part_of(bytemuck::cast_slice_mut(data), count, size_of::<T>(), &|index, part| task(index, bytemuck::cast_slice_mut(part)));

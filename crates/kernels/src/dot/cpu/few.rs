@@ -9,17 +9,11 @@ use crate::{
         scratch::Scratch,
         simd::{Simd, Work},
     },
-    parallel::spread,
+    parallel::spread_weights,
 };
 
 /// Rows of `x` at most: their sums fit the registers, and of more, panels are worth their packing.
 pub(super) const MAX_ROWS: usize = 4;
-
-/// Multiplications below which a second thread costs more than it gives.
-const SERIAL: usize = 1 << 14;
-
-/// Bytes of weights that are worth a task of their own.
-const TASK_BYTES: usize = 1 << 15;
 
 /// Columns that are stored together.
 const STORED: usize = 16;
@@ -38,11 +32,7 @@ pub(super) fn product(level: Level, (side, x): (Side, Matrix<'_>), (other, weigh
     let x = Rows { integers: blocks(&mut integers), units: &units, count };
     with_values!(weights.values(), |values| {
         let task = |first: usize, count: usize| level.run(Columns { x, side: other, values, weights, first, count, target });
-        if m * n * k <= SERIAL {
-            return task(0, n);
-        }
-        let columns = (TASK_BYTES / (k * size_of_val(&values[0])).max(1)).clamp(1, 256).next_multiple_of(STORED);
-        spread(n.div_ceil(columns), 1, &|i| task(i * columns, columns.min(n - i * columns)));
+        spread_weights([n, k * values.first().map_or(0, size_of_val), STORED], m * n * k, &task);
     });
 }
 

@@ -13,7 +13,7 @@ use super::{
     several::{self, Halves, LANES, OUTPUTS},
     simd::{Simd, Work},
 };
-use crate::{float::Float, parallel::spread, simd};
+use crate::{float::Float, parallel::spread_weights, simd};
 
 /// Rows of `X` at most; from here on packing `W` for a register tile pays, but for strict sums of rows as short as [`SHORT`]: there each run of a tile has few
 /// elements.
@@ -26,12 +26,6 @@ const TRANSPOSING: usize = 4;
 
 /// Elements of `W` that are transposed at a time for several rows of `X`.
 const TRANSPOSED: usize = 1 << 14;
-
-/// Multiplications below which a second thread costs more than it gives.
-const SERIAL: usize = 1 << 14;
-
-/// Bytes of `W` that are worth a task of their own.
-const TASK_BYTES: usize = 1 << 15;
 
 /// Elements of a row up to which a register tile is sooner done, unless the sums are strict.
 const SHORTEST: usize = 64;
@@ -81,11 +75,7 @@ simd! {
 fn tasks<T: Load>(level: Level, x: Rows<'_>, values: &[T], weights: Matrix<'_>, target: &Target<'_>) {
     let n = weights.rows();
     let task = |first: usize, count: usize| level.run(Task { x, values, weights, first, count, target });
-    if target.rows() * n * x.k <= SERIAL {
-        return task(0, n);
-    }
-    let rows = (TASK_BYTES / (x.k * size_of::<T>()).max(1)).clamp(1, 256).next_multiple_of(OUTPUTS);
-    spread(n.div_ceil(rows), 1, &|i| task(i * rows, rows.min(n - i * rows)));
+    spread_weights([n, x.k * size_of::<T>(), OUTPUTS], target.rows() * n * x.k, &task);
 }
 
 /// `X`, widened, and perhaps filled up and transposed.
