@@ -51,7 +51,7 @@ def test_embedding_leaves_the_row_of_the_padding_alone():
 
 def test_a_class_that_there_is_not_is_an_error_and_no_later_call_has_it():
     logits = torch.randn(3, 4, device=DEVICE)
-    with pytest.raises(ValueError, match="4|outside its axis"):
+    with pytest.raises(ValueError, match="4" if DEVICE == "cpu" else "outside its axis"):
         loss = F.cross_entropy(logits, torch.tensor([0, 4, 1], device=DEVICE), reduction="none")
         assert DEVICE == "cuda" and loss.isnan().tolist() == [False, True, False]
         F.softmax(logits, -1)

@@ -58,25 +58,37 @@ fn look_for_work() {
 
 #[cfg(test)]
 mod tests {
-    use rayon::prelude::*;
+    use std::sync::Barrier;
 
     use super::*;
 
     #[test]
-    fn threads_look_for_work_and_sleep_when_there_is_none() {
+    fn threads_are_roused_once_and_sleep_when_there_is_no_work() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         pool.install(|| {
-            let helpers = Helpers::of_current_pool();
-            for round in 0..3u64 {
-                helpers.rouse();
-                let awake = helpers.awake.load(Ordering::Relaxed);
-                assert!(awake <= 2, "{awake} of two");
-                assert_eq!((0..1000).into_par_iter().map(|i| i + round).sum::<u64>(), 499_500 + 1000 * round);
-            }
-            let begun = Instant::now();
-            while helpers.awake.load(Ordering::Relaxed) > 0 {
-                assert!(begun.elapsed() < Duration::from_secs(60), "threads look for work for ever");
-                rayon::yield_now();
+            let (helpers, own) = (Helpers::of_current_pool(), rayon::current_thread_index());
+            let [busy, done] = [(); 2].map(|()| Arc::new(Barrier::new(3)));
+            for _ in 0..2 {
+                let meet = [busy.clone(), done.clone()];
+                rayon::spawn_broadcast(move |context| {
+                    if own != Some(context.index()) {
+                        for barrier in &meet {
+                            barrier.wait();
+                        }
+                    }
+                });
+                busy.wait();
+                // Both are busy, so neither can have looked for work yet.
+                for _ in 0..2 {
+                    helpers.rouse();
+                    assert_eq!(helpers.awake.load(Ordering::Relaxed), 2);
+                }
+                done.wait();
+                let begun = Instant::now();
+                while helpers.awake.load(Ordering::Relaxed) > 0 {
+                    assert!(begun.elapsed() < Duration::from_secs(60), "threads look for work for ever");
+                    thread::yield_now();
+                }
             }
         });
     }

@@ -330,6 +330,9 @@ mod tests {
         let tiles = |k, n, gated| layers(32, k, n, gated).tiling(&h100()).ends[2];
         let found = [tiles(4096, [4096, 1024, 1024], false), tiles(4096, [4096, 0, 0], false), tiles(4096, [14_336, 14_336, 0], true)];
         assert_eq!((found, tiles(4096, [128_256, 0, 0], false)), ([130, 128, 128], 518));
+        // Of rows that are held, two where one would be high.
+        let held = |n, gated| layers(1, 4096, n, gated).tiling(&h100()).ends[2];
+        assert_eq!([held([4096, 0, 0], false), held([14_336, 14_336, 0], true)], [128, 256]);
     }
 
     #[test]
