@@ -5,8 +5,8 @@
     python llama_cpp.py --bench BUILD/bin/llama-bench --make llama-1b.gguf --shape llama-1b --type BF16
     python llama_cpp.py ... --against 'elinvar bench decode --shape llama-1b --json'
 
-`--make` first writes a GGUF with random weights of a known shape and no vocabulary, good for speed alone; it needs the
-`numpy` and `gguf` packages. Timing needs neither.
+`--make` first writes a GGUF with random weights of a known shape, good for speed alone; it needs the `numpy` and `gguf`
+packages. Timing needs neither. It has no vocabulary, or with `--vocabulary` that of another GGUF, which a server needs.
 
 One round is one fresh llama-bench process that times each test once, after its own untimed warm-up; the table gives medians over rounds.
 `--against` runs another program after each round, so that drift of the machine hits both sides alike. That program prints to
@@ -44,12 +44,17 @@ TYPES = ("BF16", "F16", "F32", "Q8_0", "Q4_0")
 ROWS_AT_ONCE = 4096  # bounds the f32 copy that a matrix needs before it is quantised
 
 
-def write_model(path: str, name: str, type_name: str) -> None:
-    """Writes a GGUF of shape `name`: normal weights of deviation 0.02 stored as `type_name`, norms of one."""
+def write_model(path: str, name: str, type_name: str, vocabulary: str | None) -> None:
+    """Writes a GGUF of shape `name`: normal weights of deviation 0.02 stored as `type_name`, norms of one, the vocabulary that the file `vocabulary` has."""
     import gguf
     import numpy as np
 
     shape = SHAPES[name]
+    tokenizer = []
+    if vocabulary:
+        tokenizer = [field for field in gguf.GGUFReader(vocabulary).fields.values() if field.name.startswith("tokenizer.")]
+        tokens = next(field for field in tokenizer if field.name == "tokenizer.ggml.tokens")
+        shape = shape._replace(vocab=len(tokens.data))
     head_dim = shape.hidden // shape.heads
     kv_dim = shape.kv_heads * head_dim
     stored = getattr(gguf.GGMLQuantizationType, type_name)
@@ -68,7 +73,10 @@ def write_model(path: str, name: str, type_name: str) -> None:
     writer.add_rope_dimension_count(head_dim)
     writer.add_rope_freq_base(500_000.0)
     writer.add_vocab_size(shape.vocab)
-    writer.add_tokenizer_model("no_vocab")
+    if not tokenizer:
+        writer.add_tokenizer_model("no_vocab")
+    for field in tokenizer:
+        writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1])
 
     def matrix(tensor: str, rows: int, columns: int) -> None:
         parts = []
@@ -165,6 +173,7 @@ def arguments() -> argparse.Namespace:
     source.add_argument("--make", metavar="PATH", help="GGUF file with random weights to write first")
     parser.add_argument("--shape", choices=SHAPES, default="llama-1b", help="shape for --make")
     parser.add_argument("--type", choices=TYPES, default="BF16", help="weight type for --make")
+    parser.add_argument("--vocabulary", metavar="GGUF", help="file whose tokenizer --make copies [default: none]")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--prompt", default="128,512", help="prompt lengths, comma separated; 0 for none")
     parser.add_argument("--generate", default="32,64", help="generated lengths, comma separated; 0 for none")
@@ -179,7 +188,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
     if options.make:
-        write_model(options.make, options.shape, options.type)
+        write_model(options.make, options.shape, options.type, options.vocabulary)
         options.model = options.make
     if not options.bench:
         return
