@@ -3,10 +3,10 @@
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use elinvar::{Error, Result};
+use elinvar::{DeviceKind, Error, Result};
 use elinvar_llm::{ChatTemplate, Engine, EngineOptions, EngineStatistics, GenerationConfig, Model, ModelFiles, Tokenizer, end_tokens};
 
 use serde_json::{Value, json};
@@ -40,11 +40,11 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts an engine for a model that was loaded from `files`, with adapters of it: names, and folders as PEFT and `lora train` write them. Without a chat template its conversations are written as a play: each turn after its role
-    /// in capitals, up to a blank line.
+    /// Starts an engine for a model that was loaded from `files`, with adapters of it: names, and folders as PEFT and `lora train` write them. On GPUs its
+    /// kernels are compiled first. Without a chat template its conversations are written as a play: each turn after its role in capitals, up to a blank line.
     ///
     /// # Errors
-    /// Those of [`Engine::new`] and [`Engine::load_adapter`], a damaged tokenizer or template, or no thread.
+    /// Those of [`Engine::new`], [`Engine::load_adapter`] and [`Engine::compile`], a damaged tokenizer or template, or no thread.
     pub fn start(
         name: impl Into<String>,
         files: &ModelFiles,
@@ -62,9 +62,20 @@ impl Served {
         for (name, folder) in adapters {
             engine.load_adapter(name, folder)?;
         }
+        let name = name.into();
+        match engine.model().executor().properties().kind {
+            DeviceKind::Cuda | DeviceKind::Metal => {
+                let start = Instant::now();
+                tracing::info!(model = name, "compiling kernels, which are kept for the next start");
+                engine.compile()?;
+                tracing::info!(model = name, milliseconds = start.elapsed().as_millis() as u64, "kernels are compiled");
+            }
+            // Compiled ahead, or as they are used: a test uses few.
+            DeviceKind::Cpu | DeviceKind::MetalSim | DeviceKind::Null => {}
+        }
         let options = engine.options().clone();
         Ok(Self {
-            name: name.into(),
+            name,
             created: unix_time(),
             dialect: tokenizer.chat_template().and_then(Dialect::of),
             tokenizer,

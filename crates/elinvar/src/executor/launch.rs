@@ -246,6 +246,14 @@ impl Executor {
         recording.count_replay();
         self.device.submit(&recording.list)
     }
+
+    /// Waits until the kernels of a recording are compiled, which recording them only begins where compiling takes long; else the first replay waits.
+    ///
+    /// # Errors
+    /// A kernel does not compile.
+    pub fn compile(&self, recording: &Recording) -> Result<()> {
+        recording.list.kernels().try_for_each(|kernel| self.device.ready(kernel))
+    }
 }
 
 /// The single output of an operator that has one.

@@ -125,6 +125,14 @@ impl Engine {
         &self.options
     }
 
+    /// Compiles the kernels that requests without adapters and guesses need, side by side, so that none of these waits for a compiler.
+    ///
+    /// # Errors
+    /// A kernel does not compile, or out of memory.
+    pub fn compile(&mut self) -> Result<()> {
+        self.runner.compile(&self.options)
+    }
+
     /// Loads an adapter for requests to name, a folder as PEFT and `lora train` write it: LoRA of linear layers. In strict precision a request with it has the
     /// bits of a [`Session`](crate::Session) with [`Model::with_adapter`].
     ///

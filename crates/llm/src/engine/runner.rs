@@ -1,6 +1,6 @@
 //! Steps over the paged cache: from parts of texts to the tokens that come after them.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use elinvar::{Error, Result, Workspace, kernels::sample::Settings};
 
@@ -61,6 +61,30 @@ pub(super) fn bucket(count: usize) -> usize {
     if count <= power / 4 * 3 { power / 4 * 3 } else { power }.max(count.min(2))
 }
 
+/// Entries of the tables of a step whose texts have at most so many pages.
+fn entries(pages: usize) -> usize {
+    pages.next_power_of_two().max(8)
+}
+
+/// Steps of every number of tokens that requests bring, of prompts and of texts that go on, with the shortest table; with the longer ones each alone.
+fn usual_shapes(options: &EngineOptions) -> Vec<StepShape> {
+    let buckets = |first: usize, most: usize| {
+        let mut buckets: Vec<_> = (first..=most).map(bucket).collect();
+        buckets.dedup();
+        buckets
+    };
+    let (prompts, singles) = (buckets(2, options.step_tokens), buckets(1, options.running));
+    let of_table = |entries| {
+        let none = StepShape { singles: 0, chunks: 0, tokens: 0, checked: 0, width: 0, entries, adapted: false };
+        let alone = singles.iter().map(move |&singles| StepShape { singles, ..none });
+        alone.chain(prompts.iter().map(move |&tokens| StepShape { chunks: 1, tokens, ..none }))
+    };
+    let shortest = entries(1);
+    let mixed = singles.iter().flat_map(|&singles| of_table(shortest).filter(|shape| shape.chunks > 0).map(move |shape| StepShape { singles, ..shape }));
+    let tables = iter::successors(Some(shortest), |&entries| (entries * PAGE < options.context).then_some(2 * entries));
+    mixed.chain(tables.flat_map(of_table)).collect()
+}
+
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
@@ -103,7 +127,7 @@ impl Runner {
             tokens: longest(chunks),
             checked: filled(checked),
             width: longest(checked),
-            entries: parts.iter().map(|part| part.pages.len()).max().unwrap_or(1).next_power_of_two().max(8),
+            entries: entries(parts.iter().map(|part| part.pages.len()).max().unwrap_or(1)),
             adapted: parts.iter().any(|part| part.adapter.is_some()),
         };
         let mut data = StepData::default();
@@ -164,6 +188,19 @@ impl Runner {
         Ok(())
     }
 
+    /// Compiles the kernels of [`usual_shapes`], side by side.
+    ///
+    /// # Errors
+    /// A kernel does not compile, or out of memory.
+    pub(super) fn compile(&mut self, options: &EngineOptions) -> Result<()> {
+        let mut recordings = Vec::new();
+        for shape in usual_shapes(options) {
+            let step = self.prepare(shape)?;
+            recordings.push(self.steps[step].recording().clone());
+        }
+        recordings.iter().try_for_each(|recording| self.model.executor().compile(recording))
+    }
+
     /// The place of the step of this shape, which is the last.
     fn prepare(&mut self, shape: StepShape) -> Result<usize> {
         let step = match self.steps.iter().position(|step| step.shape() == shape) {
@@ -182,6 +219,20 @@ impl Runner {
 
 #[cfg(test)]
 mod tests {
+    use elinvar::DType;
+
+    use super::*;
+
+    #[test]
+    fn usual_steps_have_every_number_of_tokens_and_every_table() {
+        let shapes = usual_shapes(&EngineOptions { running: 3, step_tokens: 7, ..EngineOptions::new(600, DType::F32) });
+        let steps: Vec<_> = shapes.iter().map(|shape| (shape.entries, shape.singles, shape.chunks * shape.tokens)).collect();
+        let prompts = [2, 3, 4, 6, 8];
+        let mixed = [1, 2, 3].map(|singles| prompts.map(|tokens| (8, singles, tokens))).concat();
+        let alone = |entries| [&[1, 2, 3].map(|singles| (entries, singles, 0))[..], &prompts.map(|tokens| (entries, 0, tokens))].concat();
+        assert_eq!(steps, [mixed, alone(8), alone(16), alone(32)].concat());
+    }
+
     #[test]
     fn steps_are_filled_up_by_half_at_most() {
         let buckets: Vec<_> = (1..=17).map(super::bucket).collect();

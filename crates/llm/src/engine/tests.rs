@@ -77,6 +77,7 @@ fn an_answer_has_the_bits_it_has_alone() {
     // How many at a time, in steps of how many tokens, with how many in the cache.
     for (count, step_tokens, cache_tokens) in [(1, 1, 600), (2, 64, 1024), (4, 512, 2048), (16, 512, 4096), (16, 64, 4096)] {
         let mut engine = Engine::new(model.clone(), options(cache_tokens, step_tokens, count.min(step_tokens))).unwrap();
+        engine.compile().unwrap();
         let requests: Vec<_> = (0..count as u32).map(of).collect();
         let found = run(&mut engine, &requests);
         assert!(found.iter().map(|(answer, _)| answer).eq(&expected[..count]), "{count} in steps of {step_tokens}");

@@ -162,6 +162,11 @@ impl PagedStep {
         self.logits.slice(0, wanted, 1, 1)?.to_vec()
     }
 
+    /// Its commands.
+    pub(crate) fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
     /// Its shape.
     pub(crate) fn shape(&self) -> StepShape {
         self.shape
