@@ -7,7 +7,7 @@ use elinvar_llm::{TokenMask, Tokenizer};
 use llguidance::{
     Matcher, ParserFactory,
     api::TopLevelGrammar,
-    toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie},
+    toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie},
 };
 use serde_json::{Value, json};
 
@@ -60,6 +60,15 @@ fn compact(schema: &Value) -> Value {
     schema
 }
 
+/// Sets of tokens, given as regular expressions, that are allowed as a whole where a grammar allows all of them: white space, and characters of a JSON string,
+/// at most so many. Where a string may go on for few characters, the tokens that are longer are tried one by one: most tokens have four to eight characters,
+/// so there the sets are close.
+fn slices() -> Vec<String> {
+    const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]"#;
+    let lengths = [3, 4, 5, 7, 10, 30].map(|most| format!("{CHARACTER}{{1,{most}}}"));
+    [r"[\x20\x0A\x0D\x09]+".to_owned()].into_iter().chain(lengths).chain([format!("{CHARACTER}+")]).collect()
+}
+
 fn factory(tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<ParserFactory> {
     let Some(&end) = ends.first() else {
         return Err(Error::unsupported("the model has no end token, with which an answer of a grammar could end"));
@@ -67,7 +76,7 @@ fn factory(tokenizer: &Tokenizer, vocabulary: usize, ends: &[u32]) -> Result<Par
     let words: Vec<_> = (0..vocabulary as u32).map(|id| tokenizer.token_bytes(id)).collect();
     let trie = TokTrie::from(&TokRxInfo::new(vocabulary as u32, end), &words);
     let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-    let mut factory = ParserFactory::new_simple(&environment).map_err(|error| rejected(&error))?;
+    let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices()).map_err(|error| rejected(&error))?;
     factory.quiet();
     Ok(factory)
 }

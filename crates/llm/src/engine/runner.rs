@@ -80,7 +80,8 @@ fn usual_shapes(options: &EngineOptions) -> Vec<StepShape> {
         alone.chain(prompts.iter().map(move |&tokens| StepShape { chunks: 1, tokens, ..none }))
     };
     let shortest = entries(1);
-    let mixed = singles.iter().flat_map(|&singles| of_table(shortest).filter(|shape| shape.chunks > 0).map(move |shape| StepShape { singles, ..shape }));
+    let mixed =
+        singles.iter().flat_map(|&singles| of_table(shortest).filter(|shape| shape.chunks > 0).map(move |shape| StepShape { singles, ..shape }));
     let tables = iter::successors(Some(shortest), |&entries| (entries * PAGE < options.context).then_some(2 * entries));
     mixed.chain(tables.flat_map(of_table)).collect()
 }
