@@ -251,7 +251,11 @@ impl Engine {
             let (tokens, drafts) = (&tokens[*computed..][..share.tokens], &drafts[..share.drafts]);
             parts.push(Part { tokens, drafts, position: *computed, pages, adapter, settings });
         }
-        let tokens = self.runner.run(&parts)?;
+        // Masks take the host about as long as a step the device, or less.
+        let ends = sequences.iter().zip(shares).filter(|(sequence, share)| share.tokens == sequence.remaining());
+        let constraints = ends.filter_map(|(sequence, _)| sequence.request.constraint.as_ref());
+        let vocabulary = self.runner.model().config().vocab_size;
+        let tokens = self.runner.run(&parts, || constraints.for_each(|constraint| constraint.find(vocabulary)))?;
         self.computed += shares.iter().map(|share| (share.tokens + share.drafts) as u64).sum::<u64>();
         let drawn = |(index, (sequence, tokens)): (usize, (&&Sequence, Vec<u32>))| {
             if shares[index].tokens < sequence.remaining() {

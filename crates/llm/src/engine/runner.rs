@@ -112,11 +112,12 @@ impl Runner {
         (self.steps.len(), self.workspace.bytes())
     }
 
-    /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts.
+    /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts. The host does `meanwhile` while the device
+    /// computes.
     ///
     /// # Errors
     /// Out of memory, logits that are no numbers, or a failed device.
-    pub(super) fn run(&mut self, parts: &[Part<'_>]) -> Result<Vec<Vec<u32>>> {
+    pub(super) fn run(&mut self, parts: &[Part<'_>], meanwhile: impl FnOnce()) -> Result<Vec<Vec<u32>>> {
         let (first, second) =
             (parts.partition_point(|part| order(part.tokens.len(), part.drafts.len()) < 1), parts.partition_point(|part| part.drafts.is_empty()));
         let (singles, chunks, checked) = (&parts[..first], &parts[first..second], &parts[second..]);
@@ -144,7 +145,7 @@ impl Runner {
             }
         }
         let index = self.prepare(shape)?;
-        let drawn = self.steps[index].run(&self.model, &data)?;
+        let drawn = self.steps[index].run(&self.model, &data, meanwhile)?;
         let of_part = |(part, &place): (&Part<'_>, &usize)| drawn.get(place..=place + part.drafts.len()).map(<[u32]>::to_vec);
         parts.iter().zip(&self.places).map(of_part).collect::<Option<_>>().ok_or_else(|| Error::internal("a step drew too few tokens"))
     }

@@ -135,11 +135,11 @@ impl PagedStep {
         Ok(Self { shape, state, recording, drawn, factors, numbers, logits })
     }
 
-    /// Runs the step, and gives the token after each whose logits are computed.
+    /// Runs the step, and gives the token after each whose logits are computed. The host does `meanwhile` while the device computes.
     ///
     /// # Errors
     /// Logits that are no numbers, or a failed device.
-    pub(crate) fn run(&self, model: &Model, data: &StepData) -> Result<Vec<u32>> {
+    pub(crate) fn run(&self, model: &Model, data: &StepData, meanwhile: impl FnOnce()) -> Result<Vec<u32>> {
         let StepData { tokens, positions, slots, adapters, wanted, tables, settings } = data;
         let adapters: &[i32] = if self.shape.adapted { adapters } else { &[] };
         self.state.write(&[&tokens[..], positions, slots, adapters, wanted, tables].concat())?;
@@ -149,6 +149,7 @@ impl PagedStep {
         self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
         self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
         let done = model.executor().replay(&self.recording)?;
+        meanwhile();
         let drawn = self.drawn.to_vec::<i32>();
         done.wait()?;
         Ok(drawn?.chunks_exact(2).map(|state| state[0].cast_unsigned()).collect())
