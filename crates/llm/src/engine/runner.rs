@@ -48,6 +48,8 @@ pub(super) struct Runner {
     places: Vec<usize>,
     /// The first slot of no page: where tokens go that only fill up a step.
     spare: usize,
+    /// Rows of a step, unless a text by itself has more.
+    step_tokens: usize,
 }
 
 /// The order of parts in a step: those of one token, those of more, those with drafts.
@@ -59,6 +61,11 @@ pub(super) fn order(tokens: usize, drafts: usize) -> usize {
 pub(super) fn bucket(count: usize) -> usize {
     let power = count.next_power_of_two();
     if count <= power / 4 * 3 { power / 4 * 3 } else { power }.max(count.min(2))
+}
+
+/// Rows of so many texts of at most `longest` tokens, filled up.
+pub(super) fn filled(texts: usize, longest: usize) -> usize {
+    if texts == 0 { 0 } else { bucket(texts) * bucket(longest) }
 }
 
 /// Entries of the tables of a step whose texts have at most so many pages.
@@ -74,22 +81,33 @@ fn usual_shapes(options: &EngineOptions) -> Vec<StepShape> {
         buckets
     };
     let (prompts, singles) = (buckets(2, options.step_tokens), buckets(1, options.running));
-    let of_table = |entries| {
-        let none = StepShape { singles: 0, chunks: 0, tokens: 0, checked: 0, width: 0, entries, adapted: false };
-        let alone = singles.iter().map(move |&singles| StepShape { singles, ..none });
-        alone.chain(prompts.iter().map(move |&tokens| StepShape { chunks: 1, tokens, ..none }))
+    let none = StepShape { singles: 0, chunks: 0, tokens: 0, checked: 0, width: 0, entries: entries(1), adapted: false };
+    let beside = |singles: usize, entries| {
+        let most = options.step_tokens.saturating_sub(singles);
+        prompts
+            .iter()
+            .map(move |&tokens| StepShape { singles, chunks: 1, tokens: tokens.min(most), entries, ..none })
+            .filter(|shape| shape.tokens > 1)
     };
-    let shortest = entries(1);
-    let mixed =
-        singles.iter().flat_map(|&singles| of_table(shortest).filter(|shape| shape.chunks > 0).map(move |shape| StepShape { singles, ..shape }));
-    let tables = iter::successors(Some(shortest), |&entries| (entries * PAGE < options.context).then_some(2 * entries));
+    let mixed = singles.iter().flat_map(|&singles| beside(singles, none.entries));
+    let of_table = |entries| beside(0, entries).chain(singles.iter().map(move |&singles| StepShape { singles, entries, ..none }));
+    let tables = iter::successors(Some(none.entries), |&entries| (entries * PAGE < options.context).then_some(2 * entries));
     mixed.chain(tables.flat_map(of_table)).collect()
 }
 
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
-        Ok(Self { model, cache, stacks: None, steps: Vec::new(), workspace: Workspace::default(), places: Vec::new(), spare: pages * PAGE })
+        Ok(Self {
+            model,
+            cache,
+            stacks: None,
+            steps: Vec::new(),
+            workspace: Workspace::default(),
+            places: Vec::new(),
+            spare: pages * PAGE,
+            step_tokens: options.step_tokens,
+        })
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
@@ -112,6 +130,12 @@ impl Runner {
         (self.steps.len(), self.workspace.bytes())
     }
 
+    /// Rows of the largest recorded step.
+    #[cfg(test)]
+    pub(super) fn most_rows(&self) -> usize {
+        self.steps.iter().map(|step| step.shape().rows()).max().unwrap_or(0)
+    }
+
     /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts. The host does `meanwhile` while the device
     /// computes.
     ///
@@ -121,14 +145,16 @@ impl Runner {
         let (first, second) =
             (parts.partition_point(|part| order(part.tokens.len(), part.drafts.len()) < 1), parts.partition_point(|part| part.drafts.is_empty()));
         let (singles, chunks, checked) = (&parts[..first], &parts[first..second], &parts[second..]);
-        let longest = |parts: &[Part<'_>]| parts.iter().map(Part::len).max().map_or(0, bucket);
-        let filled = |parts: &[Part<'_>]| if parts.is_empty() { 0 } else { bucket(parts.len()) };
+        let longest = |parts: &[Part<'_>]| parts.iter().map(Part::len).max().unwrap_or(0);
+        let others = filled(singles.len(), 1) + filled(checked.len(), longest(checked));
+        // A step of as many rows as it may have, and no more, fills the tiles of its products.
+        let most = self.step_tokens.saturating_sub(others) / chunks.len().max(1);
         let shape = StepShape {
-            singles: filled(singles),
+            singles: filled(singles.len(), 1),
             chunks: chunks.len(),
-            tokens: longest(chunks),
-            checked: filled(checked),
-            width: longest(checked),
+            tokens: bucket(longest(chunks)).min(most).max(longest(chunks)),
+            checked: filled(checked.len(), 1),
+            width: bucket(longest(checked)),
             entries: entries(parts.iter().map(|part| part.pages.len()).max().unwrap_or(1)),
             adapted: parts.iter().any(|part| part.adapter.is_some()),
         };
@@ -229,9 +255,9 @@ mod tests {
     fn usual_steps_have_every_number_of_tokens_and_every_table() {
         let shapes = usual_shapes(&EngineOptions { running: 3, step_tokens: 7, ..EngineOptions::new(600, DType::F32) });
         let steps: Vec<_> = shapes.iter().map(|shape| (shape.entries, shape.singles, shape.chunks * shape.tokens)).collect();
-        let prompts = [2, 3, 4, 6, 8];
-        let mixed = [1, 2, 3].map(|singles| prompts.map(|tokens| (8, singles, tokens))).concat();
-        let alone = |entries| [&[1, 2, 3].map(|singles| (entries, singles, 0))[..], &prompts.map(|tokens| (entries, 0, tokens))].concat();
+        let beside = |singles, prompts: [usize; 5]| prompts.map(|tokens| (8, singles, tokens));
+        let mixed = [beside(1, [2, 3, 4, 6, 6]), beside(2, [2, 3, 4, 5, 5]), beside(3, [2, 3, 4, 4, 4])].concat();
+        let alone = |entries| [&[2, 3, 4, 6, 7].map(|tokens| (entries, 0, tokens))[..], &[1, 2, 3].map(|singles| (entries, singles, 0))].concat();
         assert_eq!(steps, [mixed, alone(8), alone(16), alone(32)].concat());
     }
 

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::{
     pages::{PAGE, Pool},
     request::{EngineOptions, RequestId},
-    runner::{bucket, order},
+    runner::{bucket, filled, order},
     sequence::Sequence,
 };
 
@@ -89,7 +89,11 @@ impl Schedule {
             }
         }
         let prompts = self.prompts(options);
-        let left = options.step_tokens.saturating_sub(shares.iter().map(|share| share.tokens + share.drafts).sum());
+        let checked = || shares.iter().filter(|share| share.drafts > 0);
+        let width = checked().map(|share| share.tokens + share.drafts).max().unwrap_or(0);
+        let others = filled(shares.len() - checked().count(), 1) + filled(checked().count(), width);
+        // One at least, unless as many texts go on.
+        let left = options.step_tokens.saturating_sub(others).max(usize::from(shares.len() < options.step_tokens));
         if let Some(&(_, first)) = prompts.first().filter(|_| left > 0) {
             // As many as the first's are filled up to; of a power of two of prompts, so that steps have few shapes.
             let length = bucket(first).min(left);

@@ -382,6 +382,18 @@ fn thousands_of_requests_leave_what_the_engine_holds_as_it_was() {
 }
 
 #[test]
+fn texts_that_go_on_and_parts_of_prompts_fill_a_step_and_no_more() {
+    let model = model(CONFIG);
+    for running in [1, 2, 5, 9, 12] {
+        for drafts in [None, Some(Drafts { source: DraftSource::Lookup, most: 2 })] {
+            let mut engine = Engine::new(model.clone(), EngineOptions { drafts, ..options(8192, 64, running) }).unwrap();
+            run(&mut engine, &(0..14).map(|seed| request(100 + 3 * seed as usize, seed, 20)).collect::<Vec<_>>());
+            assert_eq!(engine.runner.most_rows(), 64, "{running}");
+        }
+    }
+}
+
+#[test]
 fn steps_of_all_shapes_take_the_memory_of_the_largest() {
     let model = model(CONFIG);
     let options = EngineOptions { shares_prefixes: false, ..options(8192, 256, 16) };

@@ -256,9 +256,9 @@ fn decode(session: &mut Session, tokens: usize, sampling: &Sampling) -> Result<f
 fn engine(model: &Arc<Model>, count: usize, [prompt, steps]: [usize; 2], cache: CacheType) -> Result<Engine> {
     let most = model.config().max_context;
     let default = EngineOptions::new(most, cache);
-    let step_tokens = default.step_tokens.saturating_add(count);
+    let step_tokens = default.step_tokens.max(count.saturating_mul(2));
     // The first text decodes while others begin, each of which takes as many steps at most.
-    let ahead = count.saturating_mul(prompt.div_ceil(default.step_tokens));
+    let ahead = count.saturating_mul(prompt.div_ceil(step_tokens - count) + 1);
     let context = prompt.saturating_add(ahead).saturating_add(steps + 1).min(most);
     let cache_tokens = count.saturating_mul(context.next_multiple_of(32));
     Engine::new(model.clone(), EngineOptions { context, cache_tokens, running: count, step_tokens, shares_prefixes: false, ..default })
