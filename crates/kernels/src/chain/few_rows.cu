@@ -359,7 +359,7 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         }
         // By way of shared memory all threads take part in the gates of few rows.
         if (whole && (height == COLUMNS || p.m > 32)) {
-            store_whole(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
+            store_eights(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
         } else {
             store_tile(sums, all, p, tile, height, layers[1].bias, residual);
         }

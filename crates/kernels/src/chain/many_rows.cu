@@ -97,9 +97,15 @@ DEVICE void send(Place place, const ELEMENT* x, const unsigned char* maps, const
     }
 }
 
-// Any tile.
+// One of four.
+DEVICE float chosen(const float* four, u32 i) {
+    const float first = i % 2 ? four[1] : four[0], second = i % 2 ? four[3] : four[2];
+    return i < 2 ? first : second;
+}
+
+// Any tile. Code that runs once is fetched as it runs: there is one copy for all i.
 DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const void* up_bias, const float* residual) {
-#pragma unroll
+#pragma unroll 1
     for (u32 i = 0; i < 4; ++i) {
         const u64 row = tile.row + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8;
 #pragma unroll
@@ -108,12 +114,12 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, c
             if (row >= p.m || column >= tile.layer.n || (gated && eight >= EIGHTS / 2)) {
                 continue;
             }
-            float value = sums[4 * eight + i];
+            float value = chosen(sums + 4 * eight, i);
             if (p.present >> tile.number & 1) {
                 value += load_as(tile.layer.bias, p.bias, column);
             }
             if (gated && eight < EIGHTS / 2) {
-                const float up = sums[4 * (eight + EIGHTS / 2) % (4 * EIGHTS) + i];
+                const float up = chosen(sums + 4 * (eight + EIGHTS / 2) % (4 * EIGHTS), i);
                 value = gate(value, p.present & 2 ? up + load_as(up_bias, p.bias, column) : up);
             }
             const u64 at = row * tile.layer.n + column;
@@ -152,9 +158,9 @@ DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p
         release(before);
         settle(sums);
         const Tile tile(p, layers, index, height);
-        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 2 == 0;
-        if (wide && (p.present & BIASES) == 0 && tile.first + height <= tile.layer.n) {
-            store_whole(sums, p, tile, height < COLUMNS, residual);
+        const bool wide = ((u64(tile.layer.y) | u64(residual)) & 7) == 0 && tile.layer.n % 8 == 0;
+        if (wide && (p.present & BIASES) == 0) {
+            store_eights(sums, p, tile, height < COLUMNS, residual);
         } else {
             store_tile(sums, p, tile, height < COLUMNS, layers[1].bias, residual);
         }

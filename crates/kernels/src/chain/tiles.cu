@@ -62,9 +62,9 @@ DEVICE void store_result(const ChainProduct& p, float* y, u64 place, float value
 // What SwiGLU multiplies, to the bit.
 DEVICE float gate(float x, float up) { return __fmul_rn(strict::gate(x, 1.0f), up); }
 
-// A whole tile without biases; the residual is added if there is one. Of each eight columns thread t has two from t % 4 · 2 on, of rows
+// A tile without biases, of whole eights of columns; the residual is added if there is one. Of each eight columns thread t has two from t % 4 · 2 on, of rows
 // t / 32 · 16 + t % 32 / 4 and 8 more.
-DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
+DEVICE void store_eights(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const float* residual) {
     constexpr u32 AT_ONCE = 8;    // So many that are read before some are written.
 #pragma unroll
     for (u32 i = 0; i < 4; i += 2) {
@@ -73,6 +73,7 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, 
             continue;
         }
         const u64 start = row * tile.layer.n + tile.first + threadIdx.x % 4 * 2;
+        const u32 count = u32(tile.layer.n - tile.first) / 8;
         float2* to = reinterpret_cast<float2*>(tile.layer.y + start);
         const float2* before = reinterpret_cast<const float2*>(residual + start);
         if (gated) {
@@ -80,7 +81,8 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, 
             for (u32 eight = 0; eight < EIGHTS / 2; ++eight) {
                 const float *x = sums + 4 * eight + i, *up = x + EIGHTS / 2 * 4;
                 const float2 pair = make_float2(gate(x[0], up[0]), gate(x[1], up[1]));
-                if (p.present & ROUNDED) {
+                if (eight >= count) {
+                } else if (p.present & ROUNDED) {
                     reinterpret_cast<u32*>(tile.layer.y)[start / 2 + 4 * eight] = pack<ELEMENT>(pair.x, pair.y);
                 } else {
                     to[4 * eight] = pair;
@@ -92,18 +94,22 @@ DEVICE void store_whole(const float (&sums)[4 * EIGHTS], const ChainProduct& p, 
                 float2 others[AT_ONCE];
 #pragma unroll
                 for (u32 eight = first; eight < first + AT_ONCE && eight < EIGHTS; ++eight) {
-                    others[eight - first] = before[4 * eight];
+                    others[eight - first] = eight < count ? before[4 * eight] : float2{};
                 }
 #pragma unroll
                 for (u32 eight = first; eight < first + AT_ONCE && eight < EIGHTS; ++eight) {
                     const float2 other = others[eight - first];
-                    to[4 * eight] = make_float2(other.x + sums[4 * eight + i], other.y + sums[4 * eight + i + 1]);
+                    if (eight < count) {
+                        to[4 * eight] = make_float2(other.x + sums[4 * eight + i], other.y + sums[4 * eight + i + 1]);
+                    }
                 }
             }
         } else {
 #pragma unroll
             for (u32 eight = 0; eight < EIGHTS; ++eight) {
-                to[4 * eight] = make_float2(sums[4 * eight + i], sums[4 * eight + i + 1]);
+                if (eight < count) {
+                    to[4 * eight] = make_float2(sums[4 * eight + i], sums[4 * eight + i + 1]);
+                }
             }
         }
     }
