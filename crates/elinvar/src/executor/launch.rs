@@ -249,6 +249,14 @@ impl Executor {
 
     /// Waits until the kernels of a recording are compiled, which recording them only begins where compiling takes long; else the first replay waits.
     ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[2], &[1f32, 2.0])?;
+    /// let (recording, _y) = executor.record(|recorded| x.on(recorded)?.exp())?;
+    /// executor.compile(&recording)?;
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// A kernel does not compile.
     pub fn compile(&self, recording: &Recording) -> Result<()> {

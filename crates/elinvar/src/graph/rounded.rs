@@ -1,10 +1,10 @@
-//! What several products round first is rounded once, what a group gathers for them before it is gathered, and what alone takes a result rounded has it so
-//! from the operator that makes it.
+//! What several products round first is rounded once, what is gathered or joined for them before it is, and what alone takes a result rounded has it so from
+//! the operator that makes it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use elinvar_core::{DType, DeviceProperties, Result};
-use elinvar_kernels::{Operator, Rounding, TensorInfo, cast::Cast, collective::AllGather};
+use elinvar_kernels::{Operator, Rounding, TensorInfo, cast::Cast, collective::AllGather, copy::Concat};
 
 use super::{
     node::{Graph, Node},
@@ -18,8 +18,7 @@ use super::{
 pub(super) fn share(graph: &mut Graph, device: &DeviceProperties) -> Result<()> {
     let mut index = 0;
     while index < graph.nodes.len() {
-        let is_inserted = alike(graph, index, device)?.map_or(Ok(false), |alike| round(graph, alike, device))?;
-        index += 1 + usize::from(is_inserted);
+        index += 1 + alike(graph, index, device)?.map_or(Ok(0), |alike| round(graph, alike, device))?;
     }
     for index in (0..graph.nodes.len()).rev() {
         give(graph, index, device)?;
@@ -79,31 +78,47 @@ fn alike(graph: &Graph, index: usize, device: &DeviceProperties) -> Result<Optio
     Ok(Some(Alike { operand, to, takers }))
 }
 
-/// Rounds once for all of them, if that is less work; says whether a node was put in.
-fn round(graph: &mut Graph, Alike { operand, to, takers }: Alike, device: &DeviceProperties) -> Result<bool> {
+/// A node that moves the elements of its inputs as they are.
+struct Move {
+    node: usize,
+    operator: Arc<dyn Operator>,
+    parts: Vec<Operand>,
+}
+
+/// What moves an operand's elements, if rounding what that takes is no more work: a group gathers a part, or parts that can be made rounded are joined.
+fn moved(graph: &Graph, operand: Operand, to: DType, device: &DeviceProperties) -> Result<Option<Move>> {
+    let Some((index, _)) = graph.producer(operand.value) else { return Ok(None) };
+    let node = &graph.nodes[index];
+    let (Action::Operator(operator), Some(parts)) = (&node.action, node.inputs.iter().copied().collect::<Option<Vec<_>>>()) else { return Ok(None) };
+    let mut is_less = node.operator::<AllGather>().is_some();
+    if node.operator::<Concat>().is_some() {
+        let are_made = parts.iter().map(|part| Ok(graph.is_only_for(part.value, index) && maker(graph, *part, to, device)?.is_some()));
+        is_less = are_made.collect::<Result<Vec<_>>>()?.into_iter().all(|is_made| is_made);
+    }
+    Ok(is_less.then(|| Move { node: index, operator: operator.clone(), parts }))
+}
+
+/// Rounds once for all of them, if that is less work; says how many nodes were put in.
+fn round(graph: &mut Graph, Alike { operand, to, takers }: Alike, device: &DeviceProperties) -> Result<usize> {
     let are_all = !graph.wanted[operand.value] && graph.users(operand.value).eq(takers.iter().map(|(user, _)| *user));
-    let gathered = graph.producer(operand.value).filter(|_| are_all).and_then(|(node, _)| {
-        let gathering = &graph.nodes[node];
-        Some((node, *gathering.operator::<AllGather>()?, gathering.input(0)?))
-    });
+    let moved = if are_all { moved(graph, operand, to, device)? } else { None };
     let is_given = are_all && maker(graph, operand, to, device)?.is_some();
     let cast = Arc::new(Cast { to });
-    let rounded = match (gathered, &*takers) {
-        (Some((node, gather, part)), _) => {
-            let value = graph.insert(node, cast, vec![Some(part)]);
-            graph.change(node + 1, Arc::new(gather), vec![Some(Operand { value, info: TensorInfo::of(to, *part.info.shape()) })]);
-            Operand { info: TensorInfo { dtype: to, ..operand.info }, ..operand }
+    let rounds = |value, part: &Operand| Operand { value, info: TensorInfo::of(to, *part.info.shape()) };
+    let (rounded, inserted) = match (moved, &*takers) {
+        (Some(Move { node, operator, parts }), _) => {
+            let casts = parts.iter().enumerate();
+            let inputs = casts.map(|(at, part)| Some(rounds(graph.insert(node + at, cast.clone(), vec![Some(*part)]), part))).collect();
+            graph.change(node + parts.len(), operator, inputs);
+            (Operand { info: TensorInfo { dtype: to, ..operand.info }, ..operand }, parts.len())
         }
-        (None, [(first, _), others @ ..]) if is_given || !others.is_empty() => {
-            let value = graph.insert(*first, cast, vec![Some(operand)]);
-            Operand { value, info: TensorInfo::of(to, *operand.info.shape()) }
-        }
-        (None, _) => return Ok(false),
+        (None, [(first, _), others @ ..]) if is_given || !others.is_empty() => (rounds(graph.insert(*first, cast, vec![Some(operand)]), &operand), 1),
+        (None, _) => return Ok(0),
     };
     for (user, Rounding { input, operator, .. }) in takers {
-        let mut inputs = graph.nodes[user + 1].inputs.clone();
+        let mut inputs = graph.nodes[user + inserted].inputs.clone();
         inputs[input] = Some(rounded);
-        graph.change(user + 1, operator, inputs);
+        graph.change(user + inserted, operator, inputs);
     }
-    Ok(true)
+    Ok(inserted)
 }

@@ -278,6 +278,11 @@ fn what_alone_takes_a_result_rounded_has_it_so_from_what_makes_it() {
     assert_eq!(w.recorded(100, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
     let norm = |x: &Tensor| x.rms_norm(Some(&w.norm), 1e-5);
     assert_eq!(w.recorded(3, |x| norm(x)?.cast(DType::F16)), ["rms_norm"]);
+    // Parts that are joined for a product are made rounded; one that nothing makes so is not.
+    let part = |x: &Tensor, first| x.slice(0, first, 50, 1);
+    let joined = |x: &Tensor, other: Tensor| x.add(&Tensor::concat(&[&norm(&part(x, 0)?)?, &other], 0)?.linear(&w.q, None)?);
+    assert_eq!(w.recorded(100, |x| joined(x, norm(&part(x, 50)?)?)), ["rms_norm", "rms_norm", "copy_part", "copy_part", "chain_many_rows"]);
+    assert_eq!(w.recorded(100, |x| joined(x, part(x, 50)?)), ["rms_norm", "copy_part", "copy_part", "cast", "chain_many_rows"]);
     // Where it is also taken as it is, or was rounded before, the cast stays.
     let both = |x: &Tensor| norm(x).and_then(|y| Ok((y.cast(DType::F16)?, y)));
     assert_eq!(w.recorded(3, both), ["rms_norm", "cast"]);

@@ -64,6 +64,9 @@ inline device T* row_at(device T* values, constant View& view, long batch, long 
     return values + (long(view.origin) + batch * view.batch + head * view.head + token * view.token);
 }
 
+// Heads of a token's queries that a thread has at a time.
+constant constexpr uint TOGETHER = 4;
+
 template <typename S, typename T>
 [[kernel]] void rope_append(
     device T* cache [[buffer(0)]],
@@ -106,11 +109,21 @@ template <typename S, typename T>
         for (uint pair = index; pair < pairs; pair += threads) {
             const float angle = float(position) * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
             const uint i = params.interleaved ? 2 * pair : pair, j = params.interleaved ? i + 1 : i + pairs;
-            for (uint head = group.y - others; head < uint(params.query_heads); head += step) {
-                device S* row = row_at(queries, params.queries, batch, head, token);
-                const float u = widen(row[i]), v = widen(row[j]);
-                row[i] = narrow<S>(u * cos - v * sin);
-                row[j] = narrow<S>(v * cos + u * sin);
+            // Heads are read together: a row is not read behind the store of another.
+            for (uint first = group.y - others; first < uint(params.query_heads); first += TOGETHER * step) {
+                float u[TOGETHER], v[TOGETHER];
+#pragma unroll
+                for (uint h = 0; h < TOGETHER && first + h * step < uint(params.query_heads); ++h) {
+                    device const S* row = row_at(queries, params.queries, batch, first + h * step, token);
+                    u[h] = widen(row[i]);
+                    v[h] = widen(row[j]);
+                }
+#pragma unroll
+                for (uint h = 0; h < TOGETHER && first + h * step < uint(params.query_heads); ++h) {
+                    device S* row = row_at(queries, params.queries, batch, first + h * step, token);
+                    row[i] = narrow<S>(u[h] * cos - v[h] * sin);
+                    row[j] = narrow<S>(v[h] * cos + u[h] * sin);
+                }
             }
         }
     }
