@@ -251,7 +251,7 @@ impl Engine {
             let (tokens, drafts) = (&tokens[*computed..][..share.tokens], &drafts[..share.drafts]);
             parts.push(Part { tokens, drafts, position: *computed, pages, adapter, settings });
         }
-        // Masks take the host about as long as a step the device, or less.
+        // A mask can take as long as a step does.
         let ends = sequences.iter().zip(shares).filter(|(sequence, share)| share.tokens == sequence.remaining());
         let constraints = ends.filter_map(|(sequence, _)| sequence.request.constraint.as_ref());
         let vocabulary = self.runner.model().config().vocab_size;
