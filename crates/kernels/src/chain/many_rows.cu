@@ -103,7 +103,7 @@ DEVICE float chosen(const float* four, u32 i) {
     return i < 2 ? first : second;
 }
 
-// Any tile. Code that runs once is fetched as it runs: there is one copy for all i.
+// Any tile. One copy of the code for all i: with four the kernel is four times as long.
 DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, const Tile& tile, bool gated, const void* up_bias, const float* residual) {
 #pragma unroll 1
     for (u32 i = 0; i < 4; ++i) {
