@@ -1223,7 +1223,7 @@ def projection(x: Tensor, norm: Tensor | None = None, w0: Tensor = ..., w1: Tens
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
-def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, norm: Tensor | None = None, residual: Tensor | None = None, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None) -> Any:
+def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor | None = None, b0: Tensor | None = None, b1: Tensor | None = None, b2: Tensor | None = None, norm: Tensor | None = None, residual: Tensor | None = None, *, format: Literal["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "AFFINE4_BF16", "AFFINE8_F16", "AFFINE8_BF16"], epsilon: float | None = None, gated: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Any:
     """linear layers whose weights are quantised in blocks: rms_norm before, a residual or a gate after, in one launch
 
     Inputs:
@@ -1238,7 +1238,7 @@ def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor
         residual (float32; optional): […, n0], added to the product of a single weight
 
     Returns:
-        y0 (float32, float16, bfloat16): […, n0], of the type of x
+        y0 (float32, float16, bfloat16): […, n0], of type output
         y1 (float32, float16, bfloat16; optional): […, n1], for a second weight that is not the gated one
         y2 (float32, float16, bfloat16; optional): […, n2], for a third weight
 
@@ -1247,6 +1247,7 @@ def quantized_linear(x: Tensor, w0: Tensor, w1: Tensor | None = None, w2: Tensor
         epsilon (float): Normalise the rows first, with this added to the mean of the squares.
         gated (bool): Give `silu(y0) · y1`.
         precision (word: strict, invariant, fast): Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; on a CPU, x may have 8 bits. None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the outputs; that of x if absent.
 
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """

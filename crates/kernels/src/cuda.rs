@@ -12,6 +12,9 @@ pub(crate) const NUMBERS: MetalFile = metal_file!("cuda/numbers.cu");
 /// What [`math::METAL`](crate::math::METAL) takes from its language, after [`NUMBERS`].
 pub(crate) const MATH: MetalFile = metal_file!("cuda/math.cu");
 
+/// What the formats of quantised blocks take from their language, after [`MATH`].
+pub(crate) const VECTORS: MetalFile = metal_file!("cuda/vectors.cu");
+
 /// Launches that overlap, after [`NUMBERS`].
 pub(crate) const LAUNCHES: MetalFile = metal_file!("cuda/launches.cu");
 

@@ -101,7 +101,8 @@ impl Linear {
             is_plain.then(|| (node.input(2), None, product.precision))?
         } else {
             let quantized: QuantizedLinear = *node.operator()?;
-            let is_plain = quantized.epsilon.is_none() && !quantized.gated && node.outputs.len() == 1 && node.input(8).is_none();
+            let is_alone = quantized.epsilon.is_none() && !quantized.gated && quantized.output.is_none();
+            let is_plain = is_alone && node.outputs.len() == 1 && node.input(8).is_none();
             is_plain.then(|| (node.input(4), Some(quantized), quantized.precision))?
         };
         let fits = x.info.dtype == DType::F32 && rows(&x) <= most_rows && weight.info.shape().rank() == 2;

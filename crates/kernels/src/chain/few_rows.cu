@@ -3,78 +3,6 @@
 // Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k of matrices, before the launches ahead have
 // ended; another sends for those of rows; a third multiplies them. Rows that are HELD, of at most eight, are in shared memory as a whole, where that warpgroup may
 // normalise them.
-//
-// Macro beside those of tiles.cu: PANELS (of a piece).
-
-constexpr u32 COMPUTERS = 128, SENDERS = 128, ROW_SENDERS = 128;
-
-// Bytes of a piece in shared memory.
-DEVICE u32 piece_bytes(const ChainProduct& p) { return PANELS * (EIGHTS + (HELD ? 0 : p.eights)) * ATOM; }
-
-// A place of the ring in shared memory: panels of matrices, then those of rows unless they are held.
-struct Place {
-    u32 barriers;
-    u32 memory;
-    const ChainProduct& p;
-    u32 stage;
-    u32 parity;
-
-    DEVICE u32 full() const { return barriers + 16 * stage; }
-    DEVICE u32 empty() const { return full() + 8; }
-    DEVICE u32 columns() const { return memory + stage * piece_bytes(p); }
-    DEVICE u32 rows() const { return columns() + PANELS * EIGHTS * ATOM; }
-
-    DEVICE void advance() {
-        if (++stage == p.stages) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-// What this thread sent for is there, once it is.
-template <bool WIDE>
-DEVICE void finish(u32 barrier) {
-    if constexpr (WIDE) {
-        arrive_after_copies(barrier);
-    } else {
-        asm volatile("fence.proxy.async;" ::: "memory");
-        arrive(barrier);
-    }
-}
-
-// Sends for rows of matrices: a thread for sixteen bytes of every sixteenth one.
-template <bool WIDE>
-DEVICE void send(Place place, const Layer (&layers)[3], u32 height) {
-    constexpr u32 EVERY = SENDERS / 8, COUNT = (COLUMNS + EVERY - 1) / EVERY;
-    const ChainProduct& p = place.p;
-    const u32 thread = threadIdx.x - COMPUTERS, unit = thread % 8, row = thread / 8;
-    const u32 at = row * 128 + (unit ^ row % 8) * 16;
-    for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
-        const Tile tile(p, layers, index, height);
-        const ELEMENT* from[COUNT];
-#pragma unroll
-        for (u32 r = 0; r < COUNT; ++r) {
-            const u32 column = row + r * EVERY;
-            const bool is_up = column >= height;
-            from[r] = (is_up ? layers[1].w : tile.layer.w) + min(tile.first + column - (is_up ? height : 0), u32(tile.layer.n) - 1) * p.k + unit * 8;
-        }
-        for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
-            wait(place.empty(), place.parity ^ 1);
-#pragma unroll 1
-            for (u32 panel = 0; panel < PANELS; ++panel) {
-                const u32 to = place.columns() + panel * EIGHTS * ATOM + at, start = (piece * PANELS + panel) * PANEL;
-#pragma unroll
-                for (u32 r = 0; r < COUNT; ++r) {
-                    if (COLUMNS % EVERY == 0 || row + r * EVERY < COLUMNS) {
-                        copy_unit<WIDE>(to + r * EVERY * 128, from[r] + start);
-                    }
-                }
-            }
-            finish<WIDE>(place.full());
-        }
-    }
-}
 
 // Warps that send for rows: each for four of every sixteen.
 DEVICE u32 row_warps(const ChainProduct& p) { return min(u32(p.m + 3) / 4, ROW_SENDERS / 32); }
@@ -382,15 +310,15 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
-    const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
-    // Barriers, the ring, the sums of a tile, and rows that are held.
+    const u32 base = (shared_address(memory) + COMING + ATOM - 1) / ATOM * ATOM;
+    // What senders decode, barriers, the ring, the sums of a tile, and rows that are held.
     const Place place = {base, base + ATOM, p, 0, 0};
     const u32 height = p.present & GATED ? COLUMNS / 2 : COLUMNS;
     float* all = reinterpret_cast<float*>(memory + (place.memory - shared_address(memory)) + p.stages * piece_bytes(p));
     ELEMENT* const rows = reinterpret_cast<ELEMENT*>(all + 8 * p.eights * (COLUMNS + 8));
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.stages; ++i) {
-            init(place.barriers + 16 * i, SENDERS + (HELD ? 0 : 32 * row_warps(p)));
+            init(place.barriers + 16 * i, REPORTS + (HELD ? 0 : 32 * row_warps(p)));
             init(place.barriers + 16 * i + 8, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -419,8 +347,8 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
             send_rows<false>(place, x);
         }
     } else if (((u64(w0) | u64(w1) | u64(w2)) & 15) == 0) {
-        send<true>(place, layers, height);
+        send<true>(place, layers, height, memory);
     } else {
-        send<false>(place, layers, height);
+        send<false>(place, layers, height, memory);
     }
 }

@@ -10,13 +10,14 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
-    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS},
+    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, VECTORS},
     launch::product_operations,
     math,
     matmul::dtype_code,
     metal::{metal_file, params},
     operator::Bound,
     order,
+    quantized::{self, Format},
 };
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
@@ -35,14 +36,20 @@ const ATOM: usize = 1024;
 const MOST_EIGHTS: [usize; 2] = [31, 32];
 /// The same where rows are held: two tiles of a multiprocessor come sooner than one of twice the height.
 const MOST_EIGHTS_HELD: usize = 20;
+/// The same where they are decoded, by threads that need registers too.
+const MOST_EIGHTS_DECODED: usize = 20;
 
-/// Threads of a thread block.
+/// Threads of a thread block, and of one whose senders decode matrices.
 const THREADS: u32 = 384;
+const DECODING_THREADS: u32 = 512;
 
 /// Pieces that a thread block has in shared memory, and bytes beyond them: where they begin on a multiple of their alignment, barriers, and of few rows those
 /// that are read but do not exist.
 const STAGES: std::ops::RangeInclusive<usize> = 4..=24;
 const SLACK: [usize; 2] = [10 << 10, 2 << 10];
+
+/// Bytes of packed rows that are on their way to a thread block that decodes them.
+const PACKED: usize = 48 << 10;
 
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
 const SHORT: usize = 256 << 10;
@@ -63,6 +70,8 @@ params! {
         pub k: u64,
         /// Rows of each layer's matrix; zero where it is absent.
         pub n: [u64; 3],
+        /// Bytes of a row of a matrix that is quantised.
+        pub row_bytes: u64,
         /// Which of the biases there are, whether the layers are gated, and whether their result is rounded: a bit each.
         pub present: u32,
         /// The type of the biases.
@@ -85,12 +94,34 @@ params! {
 
 const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
-const fn few_rows(held: &'static str) -> [MetalFile; 10] {
-    let (held, kernel) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/few_rows.cu"));
-    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, held, kernel]
+const RING: MetalFile = metal_file!("chain/ring.cu");
+const KERNEL: MetalFile = metal_file!("chain/few_rows.cu");
+const fn few_rows(held: &'static str) -> [MetalFile; 12] {
+    let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
+    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
 }
 /// By whether rows are held.
 const FEW_ROWS: [&[MetalFile]; 2] = [&few_rows("constexpr bool HELD = false;\n"), &few_rows("constexpr bool HELD = true;\n")];
+
+/// The same of quantised matrices, of a format.
+macro_rules! of_formats {
+    ($($format:ident),*) => {
+        const fn decoded(format: Format) -> &'static [MetalFile] {
+            match format {
+                $(Format::$format => &[
+                    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, VECTORS, quantized::METAL,
+                    MetalFile {
+                        name: "chain/format",
+                        text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
+                    },
+                    RING, metal_file!("chain/decoders.cu"), KERNEL,
+                ],)*
+            }
+        }
+    };
+}
+#[rustfmt::skip]
+of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
 #[rustfmt::skip]
 const MANY_ROWS: &[MetalFile] = &[
     NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu"),
@@ -101,6 +132,11 @@ pub(crate) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
     let k = weight.shape().last().copied().unwrap_or(0);
     let has = ARCHITECTURE.is_of(device) && device.threadgroup_memory >= 227 << 10;
     has && weight.dtype.size() == 2 && k > 0 && k.is_multiple_of(PANEL) && weight.layout.is_contiguous()
+}
+
+/// Whether a device has these products of up to [`FEW`] rows for rows of `k` quantised elements, which it decodes to bf16.
+pub(crate) fn takes_packed(k: usize, device: &DeviceProperties) -> bool {
+    ARCHITECTURE.is_of(device) && device.threadgroup_memory >= 227 << 10 && k > 0 && k.is_multiple_of(2 * PANEL)
 }
 
 type Defines = &'static [(&'static str, &'static str)];
@@ -162,8 +198,10 @@ pub(crate) struct Layers {
     pub(crate) extents: [usize; 2],
     /// Rows of each weight; zero where it is absent.
     pub(crate) n: [usize; 3],
-    /// The types of the weights and of the biases.
+    /// The types of the weights, as they are multiplied, and of the biases.
     pub(crate) dtypes: [DType; 2],
+    /// The format of quantised weights, of up to [`FEW`] rows, which [`takes_packed`].
+    pub(crate) format: Option<Format>,
     /// Which of the biases there are.
     pub(crate) biases: [bool; 3],
     /// Whether they give what SwiGLU makes of `y0` and `y1`.
@@ -178,7 +216,7 @@ impl Layers {
     /// Whether each thread block has all rows at once.
     fn holds(&self) -> bool {
         let [m, k] = self.extents;
-        m <= 8 && m * k <= MOST_HELD
+        self.format.is_none() && m <= 8 && m * k <= MOST_HELD
     }
 
     /// Whether rows, of f32, may be normalised by the product's launch.
@@ -212,6 +250,7 @@ impl Layers {
             m: m as u64,
             k: k as u64,
             n: self.n.map(|n| n as u64),
+            row_bytes: self.format.and_then(|format| format.packed_row_bytes(k)).unwrap_or(0) as u64,
             present,
             bias: dtype_code(bias),
             blocks: blocks as u32,
@@ -223,15 +262,14 @@ impl Layers {
             norm: dtype_code(norm),
             epsilon: self.norm.map_or(0.0, |norm| norm.epsilon),
         };
-        let (entry, form) = if many {
-            ("chain_many_rows", source(MANY_ROWS, "chain_many_rows", OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]))
-        } else {
-            (
-                "chain_few_rows",
-                source(FEW_ROWS[usize::from(self.holds())], "chain_few_rows", OF_FEW_ROWS[number][panels.ilog2() as usize][eights - 1]),
-            )
+        let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
+        let (entry, files, defines) = match self.format {
+            Some(format) => (format!("chain_few_rows_{format}"), decoded(format), few[eights - 1]),
+            None if many => ("chain_many_rows".to_owned(), MANY_ROWS, OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]),
+            None => ("chain_few_rows".to_owned(), FEW_ROWS[usize::from(self.holds())], few[eights - 1]),
         };
-        let output = if self.rounded { weight } else { DType::F32 };
+        let form = source(files, if many { "chain_many_rows" } else { "chain_few_rows" }, defines);
+        let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
         let key = KernelKey::new(entry, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)
             .with("panels", panels as u32)
@@ -240,7 +278,7 @@ impl Layers {
         let groups = tiles.min(device.compute_units.max(cluster) / cluster * cluster);
         let read = |name, dtype| Parameter::read(name, dtype).or_absent();
         // Many rows wait for the launches ahead before they make maps, and read the matrices by these.
-        let matrices = ["w0", "w1", "w2"].map(|name| if many { read(name, weight) } else { read(name, weight).prefetched() });
+        let matrices = ["w0", "w1", "w2"].map(|name| if many { read(name, stored) } else { read(name, stored).prefetched() });
         let last = if many {
             (Parameter::write("maps", DType::U8), Argument::Scratch(plan.scratch.len()))
         } else {
@@ -250,7 +288,7 @@ impl Layers {
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", rows_type), taken)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
         let product = Launch::on_cuda(key, form, &params, buffers.chain([last])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
-        let product = product.over(Extent::linear(groups as u32), Extent::linear(THREADS));
+        let product = product.over(Extent::linear(groups as u32), Extent::linear(if self.format.is_some() { DECODING_THREADS } else { THREADS }));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
         if many {
             plan.scratch.push(MAPS * groups);
@@ -261,7 +299,11 @@ impl Layers {
     fn tiling(&self, device: &DeviceProperties) -> Tiling {
         let ([m, k], n, units) = (self.extents, self.n, device.compute_units.max(1));
         let many = m > FEW;
-        let most = if self.holds() { MOST_EIGHTS_HELD } else { MOST_EIGHTS[usize::from(many)] };
+        let most = match (self.format, self.holds()) {
+            (Some(_), _) => MOST_EIGHTS_DECODED,
+            (None, true) => MOST_EIGHTS_HELD,
+            (None, false) => MOST_EIGHTS[usize::from(many)],
+        };
         let (blocks, rows) = if many { (m.div_ceil(BLOCK), BLOCK / 8) } else { (1, m.div_ceil(8)) };
         // Where the blocks are one, or few and odd, one more would cost more than a cluster saves.
         let cluster = if many && (blocks.is_multiple_of(2) || blocks > 8) { 2 } else { 1 };
@@ -279,11 +321,13 @@ impl Layers {
             (false, true) => (0, SLACK[1] + 32 * rows * (8 * eights + 8) + 2 * m * k),
             (false, false) => (rows, SLACK[0] + 32 * rows * (8 * eights + 8)),
         };
+        let besides = besides + self.format.map_or(0, |_| PACKED);
         let room = |panels: usize, memory: usize| memory.saturating_sub(besides) / (panels * (eights + sent) * ATOM);
-        let is_short = rows <= 2 && 16 * eights * k <= SHORT;
+        let is_short = rows <= 2 && self.format.is_none() && 16 * eights * k <= SHORT;
         let memory = if is_short { device.threadgroup_memory / 2 - 1024 } else { device.threadgroup_memory };
         let suits = |&panels: &usize| !many && (k / PANEL).is_multiple_of(panels) && room(panels, memory) >= *STAGES.start();
-        let panels = [4, 2].into_iter().find(suits).unwrap_or(1);
+        // What is decoded at a time has two.
+        let panels = [4, 2].into_iter().find(suits).unwrap_or(if self.format.is_some() { 2 } else { 1 });
         let stages = room(panels, memory).min(*STAGES.end()).min(k / PANEL / panels);
         let memory = stages * panels * (eights + sent) * ATOM + besides;
         Tiling { many, blocks, rows, eights, ends: ends(eights), cluster, panels, stages, memory }
@@ -300,7 +344,7 @@ mod tests {
     }
 
     fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
-        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], biases: [false; 3], gated, rounded: false, norm: None }
+        Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], format: None, biases: [false; 3], gated, rounded: false, norm: None }
     }
 
     /// Each tile is one of a layer, the ring fits the memory and has room for a piece that is multiplied and one that is sent for.
@@ -308,10 +352,13 @@ mod tests {
     fn tiles_cover_the_layers_and_fit_a_multiprocessor() {
         for k in [64, 128, 192, 896, 4096, 14_336] {
             for n in [[1, 0, 0], [9, 8, 7], [2048, 512, 512], [4096, 1024, 1024], [14_336; 3], [128_256, 0, 0]] {
-                for (m, gated) in [(1, false), (8, true), (17, false), (64, true), (65, false), (4096, true)] {
+                let plain = [(1, false), (8, true), (17, false), (64, true), (65, false), (4096, true)].map(|(m, gated)| (m, gated, None));
+                let decoded = [(9, false), (33, false), (64, true)].map(|(m, gated)| (m, gated, Some(Format::Q4_0)));
+                for (m, gated, format) in plain.into_iter().chain(decoded.into_iter().filter(|_| takes_packed(k, &h100()))) {
                     let n = if gated { [n[0], n[0], 0] } else { n };
-                    let tiling = layers(m, k, n, gated).tiling(&h100());
+                    let tiling = Layers { format, ..layers(m, k, n, gated) }.tiling(&h100());
                     let Tiling { many, blocks, rows, eights, ends, cluster, panels, stages, memory } = tiling;
+                    assert!(format.is_none() || eights <= MOST_EIGHTS_DECODED && panels % 2 == 0);
                     let height = if gated { 4 * eights } else { 8 * eights };
                     assert!(ends[0] * height >= n[0] && (gated || (ends[2] - ends[1]) * height >= n[2]));
                     assert!(blocks * rows * 8 >= m && (!gated && !many || eights % 2 == 0) && eights <= MOST_EIGHTS[usize::from(many)]);

@@ -29,6 +29,16 @@ DEVICE void copy_async(u32 to, const void* from) { asm volatile("cp.async.cg.sha
 // Once what this thread has sent for is there.
 DEVICE void arrive_after_copies(u32 barrier) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory"); }
 
+// Four, eight or sixteen of them.
+template <u32 BYTES>
+DEVICE void copy_bytes(u32 to, const void* from) {
+    if constexpr (BYTES == 16) {
+        copy_async(to, from);
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
+    }
+}
+
 DEVICE void store_shared(u32 to, const u32 (&words)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
 }

@@ -115,6 +115,7 @@ impl MatMul {
             extents: [m, k],
             n: [b.shape()[0], 0, 0],
             dtypes: [b.dtype, bias.map_or(DType::F32, |bias| bias.dtype)],
+            format: None,
             biases: [bias.is_some(), false, false],
             gated: false,
             rounded: false,

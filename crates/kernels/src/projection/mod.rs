@@ -386,6 +386,7 @@ impl Projection {
             extents: layers.extents(),
             n: [0, 1, 2].map(|index| layers.n(index)),
             dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
+            format: None,
             biases: layers.biases().map(|bias| bias.is_some()),
             gated: self.gated,
             rounded: self.output() != DType::F32,

@@ -13,6 +13,8 @@
 //!   What stands around the layers has the bits of the operators for it: [`RmsNorm`], [`SwiGlu`], [`Binary`].
 //! * Error, beside that of the weight: `max |x| / 65534` of each 32 elements for each of them, and f32's for the sums of `k / 32` products.
 //! * Fast, of many rows on a GPU: the product of x and the weights, both rounded to bf16, as [`MatMul`] has it.
+//!   On compute capability 9.0, of 9 to 64 rows of a multiple of 128 elements, thread blocks decode the weights in shared memory, which are read once; of
+//!   more rows they are decoded first.
 //! * Fast, on a CPU: as above with `s = max |x| / 127`, so that an element of x is at most `max |x| / 254` of its 32 neighbours off; of 8 rows or more there
 //!   is one sum of all chunks in place of 8. The 16 bits stay where 8 gain nothing: less than 8 rows on processors with VNNI; with AVX2 alone, formats whose
 //!   fields are bytes with a sign (`Q8_0`, `IQ4_NL`, `IQ4_XS`, `MXFP4`, `AFFINE8`); and without AVX2.
@@ -28,10 +30,11 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties, Error, Result};
 
 use crate::{
-    Definition, Description, Operand, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Operand, Operator, Plan, Precision, Rounding, TensorInfo,
     attributes::attributes,
     binary::{Binary, BinaryOp},
     cast::Cast,
+    chain,
     dequantize::Dequantize,
     description::describe,
     gradient::Gradient,
@@ -39,7 +42,7 @@ use crate::{
     metal::params,
     quantized::{CHUNK, Format},
     rms_norm::{RmsNorm, check_weight},
-    signature::{mismatch, misshapen, mistyped, operands, shape_of},
+    signature::{mismatch, misshapen, operands, shape_of},
     swiglu::SwiGlu,
 };
 
@@ -47,13 +50,17 @@ use crate::{
 const SUMS: usize = 8;
 /// Rows of x from which decoded weights are faster.
 const DECODED: usize = 160;
+/// Rows of x from which, and up to which, weights that are decoded where they are multiplied are faster.
+const SHARED: std::ops::RangeInclusive<usize> = 9..=chain::FEW;
+/// What they are decoded to.
+const DECODED_TO: DType = DType::BF16;
 
 attributes! {
     /// Linear layers of one input, of quantised weights.
     ///
     /// Inputs: `x […, k]`; `w0`, `w1`, `w2`, u8 `[n, packed bytes of k elements]`, the latter two optional; `b0 [n0]`, `b1 [n1]`, `b2 [n2]` of one type,
-    /// each optional; `norm [k]`, the norm's weight, where `epsilon` is given; `residual […, n0]`, optional beside a single weight. Outputs, of the type of
-    /// x: `[…, n]` for each weight; one if `gated`, which takes two weights alike. All that is not a single weight and its bias takes an x of f32.
+    /// each optional; `norm [k]`, the norm's weight, where `epsilon` is given; `residual […, n0]`, f32, optional beside a single weight. Outputs:
+    /// `[…, n]` for each weight; one if `gated`, which takes two weights alike.
     #[derive(Clone, Copy, Debug)]
     pub struct QuantizedLinear {
         /// The weights' format.
@@ -64,6 +71,8 @@ attributes! {
         pub gated: bool = false,
         /// Fast: of many rows on a GPU, the weights are decoded to bf16 and multiplied as such; on a CPU, x may have 8 bits.
         pub precision: Precision = strict,
+        /// Type of the outputs; that of x if absent.
+        pub output: Option<DType>,
     }
 }
 
@@ -101,9 +110,9 @@ operands! {
     b2: read(like b0) optional, "[n2]; none where absent";
     norm: read(DType::FLOATS) optional prefetched, "[k], the norm's weight; 1 where absent";
     residual: read(&[DType::F32]) optional, "[…, n0], added to the product of a single weight";
-    -> y0: write(like x), "[…, n0], of the type of x";
-    y1: write(like x) optional, "[…, n1], for a second weight that is not the gated one";
-    y2: write(like x) optional, "[…, n2], for a third weight";
+    -> y0: write(DType::FLOATS), "[…, n0], of type output";
+    y1: write(like y0) optional, "[…, n1], for a second weight that is not the gated one";
+    y2: write(like y0) optional, "[…, n2], for a third weight";
 }
 use operands::{AT, Inputs as Layers};
 
@@ -131,16 +140,16 @@ impl Layers {
     }
 
     /// The result of weight `index`.
-    fn result(&self, index: usize) -> Result<TensorInfo> {
+    fn result(&self, operator: QuantizedLinear, index: usize) -> Result<TensorInfo> {
         let mut dims = self.x.shape().to_vec();
         dims.pop();
         dims.push(self.n(index));
-        TensorInfo::new(self.x.dtype, &dims)
+        TensorInfo::new(operator.output.unwrap_or(self.x.dtype), &dims)
     }
 
     /// Whether there is nothing but a weight and its bias.
     fn is_plain(&self, operator: QuantizedLinear) -> bool {
-        operator.epsilon.is_none() && !operator.gated && self.residual.is_none() && self.count() == 1
+        operator.epsilon.is_none() && !operator.gated && self.residual.is_none() && self.count() == 1 && operator.output.is_none()
     }
 
     fn check(&self, operator: QuantizedLinear) -> Result<()> {
@@ -176,9 +185,6 @@ impl Layers {
                 (Some(_) | None, _) => {}
             }
         }
-        if x.dtype != DType::F32 && !self.is_plain(operator) {
-            return Err(mistyped!(x; "f32, as it is normalised, gated, added to or has several weights"));
-        }
         if operator.gated {
             let (w0, Some(w1)) = (self.w0, self.w1.filter(|_| self.w2.is_none())) else {
                 return Err(Error::invalid_argument(format!("{} weights are given: expected w0 and w1, as it is gated", self.count())));
@@ -187,7 +193,7 @@ impl Layers {
                 return Err(misshapen!(w0, w1; "one shape, as it is gated"));
             }
         }
-        let (Some(residual), y0) = (self.residual, self.result(0)?) else { return Ok(()) };
+        let (Some(residual), y0) = (self.residual, self.result(operator, 0)?) else { return Ok(()) };
         if operator.gated || self.count() > 1 {
             return Err(Error::invalid_argument(format!("residual is given beside {} weights: expected one", self.count())));
         }
@@ -220,7 +226,7 @@ impl Layers {
 impl QuantizedLinear {
     /// A strict layer by itself.
     pub const fn new(format: Format) -> Self {
-        Self { format, epsilon: None, gated: false, precision: Precision::Strict }
+        Self { format, epsilon: None, gated: false, precision: Precision::Strict, output: None }
     }
 }
 
@@ -232,11 +238,20 @@ impl Operator for QuantizedLinear {
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
         let layers = Layers::new(inputs)?;
         layers.check(*self)?;
-        (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(index)).collect()
+        if let Some(output) = self.output {
+            operands::OUTPUTS[0].check(output)?;
+        }
+        (0..if self.gated { 1 } else { layers.count() }).map(|index| layers.result(*self, index)).collect()
     }
 
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let layers = Layers::new(inputs)?;
+        if let Some(plan) = self.by_chains(&layers, outputs, device)? {
+            return Ok(plan);
+        }
+        if !layers.is_plain(*self) && (layers.x.dtype != DType::F32 || self.output.is_some_and(|output| output != DType::F32)) {
+            return self.definition(&layers, inputs)?.plan(device);
+        }
         if device.has_simdgroups() && self.precision.is_fast() && layers.extents()[0] >= DECODED {
             return self.decoded(&layers, inputs)?.plan(device);
         }
@@ -244,6 +259,19 @@ impl Operator for QuantizedLinear {
             return gpu::plan(*self, &layers, outputs, device);
         }
         cpu::plan(*self, &layers, outputs, device)
+    }
+
+    fn rounds(&self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Rounding>> {
+        let layers = Layers::new(inputs)?;
+        let rounds = self.epsilon.is_none() && layers.x.dtype == DType::F32 && self.has_chains(&layers, device);
+        let operator = Self { output: self.output.or(Some(DType::F32)), ..*self };
+        Ok(rounds.then(|| Rounding { input: AT.x, to: DECODED_TO, operator: Arc::new(operator) }))
+    }
+
+    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let (layers, operator) = (Layers::new(inputs)?, Self { output: Some(to), ..*self });
+        let stores = to == DECODED_TO && self.output.unwrap_or(layers.x.dtype) == DType::F32 && operator.has_chains(&layers, device);
+        Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
     }
 
     fn precision(&self) -> Precision {
@@ -279,15 +307,50 @@ impl Operator for QuantizedLinear {
 }
 
 impl QuantizedLinear {
+    /// Whether its sums are chains of tensor-core steps, by weights that are decoded where they are multiplied.
+    fn has_chains(&self, layers: &Layers, device: &DeviceProperties) -> bool {
+        let ([m, k], x, output) = (layers.extents(), layers.x.dtype, self.output.unwrap_or(layers.x.dtype));
+        let takes = x == DType::F32 || x == DECODED_TO && self.epsilon.is_none();
+        let gives = output == DType::F32 || output == DECODED_TO && self.gated;
+        self.precision.is_fast() && SHARED.contains(&m) && takes && gives && chain::takes_packed(k, device)
+    }
+
+    /// The plan of products whose sums are chains, where it has some.
+    fn by_chains(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
+        if !self.has_chains(layers, device) {
+            return Ok(None);
+        }
+        let product = chain::Layers {
+            extents: layers.extents(),
+            n: [0, 1, 2].map(|index| layers.n(index)),
+            dtypes: [DECODED_TO, layers.dtype(AT.b0)],
+            format: Some(self.format),
+            biases: layers.biases().map(|bias| bias.is_some()),
+            gated: self.gated,
+            rounded: outputs[0].dtype != DType::F32,
+            norm: None,
+        };
+        let (mut plan, mut x) = (Plan::default(), (layers.x, Argument::Input(AT.x)));
+        if let Some(epsilon) = self.epsilon {
+            let to = (TensorInfo::of(DECODED_TO, *layers.x.shape()), Argument::Scratch(plan.scratch.len()));
+            plan.scratch.push(to.0.bytes());
+            let norm = layers.norm.map(|norm| (norm, Argument::Input(AT.norm)));
+            plan.add(&RmsNorm { epsilon, output: Some(DECODED_TO), ..RmsNorm::default() }, &[Some(x), norm], &[to.1], device)?;
+            x = to;
+        }
+        let [_, w0, w1, w2, b0, b1, b2, _, residual, y0, y1, y2] = layers.parameters(outputs)?.map(|(_, argument)| argument);
+        Ok(product.plan(x, [w0, w1, w2, b0, b1, b2, residual, y0, y1, y2], device, &mut plan)?.map(|()| plan))
+    }
+
     /// With weights that are decoded first, for all of which x is rounded once.
     fn decoded(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let [_, k] = layers.extents();
-        let decode = Dequantize { format: self.format, width: k as u64, dtype: DType::BF16 };
-        let product = MatMul { transpose_b: true, precision: Precision::Fast, output: Some(layers.x.dtype), ..MatMul::default() };
+        let decode = Dequantize { format: self.format, width: k as u64, dtype: DECODED_TO };
+        let product = MatMul { transpose_b: true, precision: Precision::Fast, output: Some(DType::F32), ..MatMul::default() };
         let mut rounded = None;
-        self.around(layers, inputs, |definition, x, weight, bias| {
+        self.around(Definition::new(inputs), layers, layers.x.dtype, |definition, x, weight, bias| {
             if rounded.is_none() {
-                rounded = if layers.x.dtype == DType::F32 { Some(definition.apply_one(Cast { to: DType::BF16 }, &[x])?) } else { x };
+                rounded = if layers.x.dtype == DECODED_TO { x } else { Some(definition.apply_one(Cast { to: DECODED_TO }, &[x])?) };
             }
             let weight = definition.apply_one(decode, &[weight])?;
             definition.apply_one(product, &[rounded, Some(weight), bias])
@@ -295,19 +358,23 @@ impl QuantizedLinear {
     }
 
     fn definition(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
-        let linear = Self { epsilon: None, gated: false, ..*self };
-        self.around(layers, inputs, |definition, x, weight, bias| definition.apply_one(linear, &[x, weight, None, None, bias]))
+        let linear = Self { epsilon: None, gated: false, output: None, ..*self };
+        let layer = |definition: &mut Definition, x, weight, bias| definition.apply_one(linear, &[x, weight, None, None, bias]);
+        self.around(Definition::new(inputs), layers, DType::F32, layer)
     }
 
-    /// What stands around the layers; `linear` gives that of an x, a weight and a bias.
+    /// What stands around the layers, of rows in this type; `linear` gives f32 of an x, a weight and a bias.
     fn around(
         &self,
+        mut definition: Definition,
         layers: &Layers,
-        inputs: &[Option<TensorInfo>],
+        rows: DType,
         mut linear: impl FnMut(&mut Definition, Option<Operand>, Option<Operand>, Option<Operand>) -> Result<Operand>,
     ) -> Result<Definition> {
-        let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
+        if layers.x.dtype != rows {
+            x = Some(definition.apply_one(Cast { to: rows }, &[x])?);
+        }
         if let Some(epsilon) = self.epsilon {
             x = Some(definition.apply_one(RmsNorm { epsilon, ..RmsNorm::default() }, &[x, definition.input(AT.norm)])?);
         }
@@ -322,6 +389,13 @@ impl QuantizedLinear {
         }
         if let (Some(residual), &[result]) = (definition.input(AT.residual), &*definition.outputs) {
             definition.outputs = definition.apply(Binary { op: BinaryOp::Add }, &[Some(residual), Some(result)])?;
+        }
+        let to = self.output.unwrap_or(layers.x.dtype);
+        if to != DType::F32 {
+            for result in std::mem::take(&mut definition.outputs) {
+                let converted = definition.apply_one(Cast { to }, &[Some(result)])?;
+                definition.outputs.push(converted);
+            }
         }
         Ok(definition)
     }

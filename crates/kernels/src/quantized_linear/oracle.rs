@@ -45,6 +45,8 @@ struct Layers<'a> {
     bias: Option<DType>,
     gated: bool,
     residual: bool,
+    /// Whether rows and results are bf16.
+    narrow: bool,
     precision: Precision,
 }
 
@@ -72,7 +74,8 @@ impl Layers<'_> {
             // Both operands may be rounded to bf16.
             Precision::Fast => strict + size * (k as f64).sqrt() * 2f64.powi(-7),
         });
-        Case::new(QuantizedLinear { format, epsilon, gated, precision }, inputs, bound, move |i| {
+        let output = self.narrow.then_some(DType::BF16);
+        Case::new(QuantizedLinear { format, epsilon, gated, precision, output }, inputs, bound, move |i| {
             let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
             let layer = |index: usize| {
                 let packed: Vec<u8> = i[AT.w0 + index].iter().map(|byte| *byte as u8).collect();
@@ -105,6 +108,7 @@ pub(crate) fn cases() -> Vec<Case> {
             bias: None,
             gated: false,
             residual: false,
+            narrow: false,
             precision: Precision::Strict,
         };
         cases.push(Layers { k: 2560, ..of }.case());
@@ -125,6 +129,7 @@ pub(crate) fn cases() -> Vec<Case> {
         bias: None,
         gated: false,
         residual: false,
+        narrow: false,
         precision: Precision::Strict,
     };
     // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
@@ -155,6 +160,21 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(Layers { m: 160, n: &[37], ..fast }.case());
     cases.push(Layers { m: 162, k: 256, n: &[40, 24], format: Format::Q4K, norm: Some(DType::F32), ..fast }.case());
     cases.push(Layers { m: 2, n: &[37], x: DType::BF16, bias: Some(DType::BF16), ..fast }.case());
+    // Pairs of panels for tensor cores: eights of rows, columns that are no whole tiles, several tiles for a block.
+    for (m, k) in [(9, 2304), (17, 1024), (33, 128), (40, 384), (64, 512)] {
+        let of = Layers { m, k, ..fast };
+        cases.push(Layers { n: &[70, 64, 3], norm: Some(DType::BF16), bias: Some(DType::F32), ..of }.case());
+        cases.push(Layers { n: &[45, 45], gated: true, bias: Some(DType::BF16), norm: Some(DType::F32), ..of }.case());
+        cases.push(Layers { n: &[200], residual: true, ..of }.case());
+        cases.push(Layers { n: &[64, 64], gated: true, narrow: true, x: DType::BF16, ..of }.case());
+    }
+    for &format in Format::ALL {
+        cases.push(Layers { format, m: 10, k: 768, n: &[70], ..fast }.case());
+        cases.push(Layers { format, m: 40, k: 512, n: &[45, 45], gated: true, ..fast }.case());
+    }
+    cases.push(Layers { m: 12, k: 2048, n: &[9000], ..fast }.case());
+    cases.push(Layers { m: 9, k: 128, n: &[33_000], ..fast }.case());
+    cases.push(Layers { m: 3, k: 96, n: &[19, 6], x: DType::BF16, narrow: true, ..of }.case());
     cases.push(Layers { m: 0, ..of }.case());
     cases.push(Layers { n: &[0, 3], ..of }.case());
     cases.push(Layers { k: 0, n: &[3], format: Format::Q4K, ..of }.case());

@@ -41,7 +41,8 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
     let (mut tried, mut skipped) = (0, 0);
-    for mut case in conformance::cases().into_iter().filter(|case| case.operator.name() == "quantized_linear") {
+    let is_strict = |case: &conformance::Case| case.operator.name() == "quantized_linear" && !case.operator.precision().is_fast();
+    for mut case in conformance::cases().into_iter().filter(is_strict) {
         case.operator = Arc::new(WithUnits(case.operator));
         let plan = case.plan(device.properties()).unwrap();
         let names: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();

@@ -7,6 +7,8 @@ use elinvar_kernels::{
     lora::LoraLinear,
     matmul::{MatMul, MatVec},
     projection::Projection,
+    quantized::Format,
+    quantized_linear::QuantizedLinear,
 };
 
 use super::{f32, info};
@@ -142,6 +144,33 @@ fn invariant_layers_are_chains_for_any_rows_on_hopper() {
     assert_eq!([[1, 128], [8, 128], [4, 4096]].map(|[m, k]| layers(m, k)), ["chain_few_rows"; 3]);
     assert_eq!([[9, 128], [5, 4096], [1, 8192]].map(|[m, k]| layers(m, k)), ["rms_norm chain_few_rows"; 3]);
     assert_eq!(layers(600, 128), "rms_norm chain_many_rows");
+}
+
+/// Fewer rows are faster by integers, rows of no whole pairs of panels are not taken, and weights for more rows are decoded once.
+#[test]
+fn fast_layers_of_some_rows_decode_their_weights_where_they_multiply_on_hopper() {
+    let device = DeviceProperties { kind: DeviceKind::Cuda, compute_units: 132, threadgroup_memory: 227 << 10, ..properties() };
+    let device = DeviceProperties { features: CudaFeatures::of(90, true), ..device };
+    let keys = |m: usize, k: usize, precision: Precision, x: DType| {
+        let operator = QuantizedLinear { precision, gated: true, output: Some(DType::BF16), ..QuantizedLinear::new(Format::Q4_0) };
+        let weight = info(DType::U8, &[48, Format::Q4_0.packed_row_bytes(k).unwrap()]);
+        let inputs = [info(x, &[m, k]), weight, weight, None, None, None, None, None, None];
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!([9, 64].map(|m| keys(m, 256, Precision::Fast, DType::BF16)), ["chain_few_rows_Q4_0"; 2]);
+    assert_eq!(keys(9, 256, Precision::Fast, DType::F32), "cast chain_few_rows_Q4_0");
+    let others = [
+        (8, 256, Precision::Fast),
+        (9, 192, Precision::Fast),
+        (65, 256, Precision::Fast),
+        (9, 256, Precision::Strict),
+        (9, 256, Precision::Invariant),
+    ];
+    for (m, k, precision) in others {
+        let keys = keys(m, k, precision, DType::BF16);
+        assert!(!keys.contains("chain") && keys.contains("quantized_linear"), "{m} {k} {precision:?}: {keys}");
+    }
 }
 
 #[test]

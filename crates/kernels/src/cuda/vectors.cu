@@ -1,0 +1,47 @@
+// What the formats of quantised blocks, written in Metal, take from their language, after what the strict functions take. They are a namespace, which this opens:
+// the compiler has other types of these names.
+
+#define device
+#define thread
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+
+namespace formats {
+
+struct uint2 {
+    uint x, y;
+    DEVICE uint2(uint x, uint y) : x(x), y(y) {}
+    DEVICE uint2(::uint2 of) : x(of.x), y(of.y) {}
+};
+
+struct uint4 {
+    uint words[4];
+    DEVICE uint4(::uint4 of) : words{of.x, of.y, of.z, of.w} {}
+    DEVICE uint4(uint2 low, uint2 high) : words{low.x, low.y, high.x, high.y} {}
+    DEVICE uint operator[](uint i) const { return words[i]; }
+};
+
+struct int2 {
+    int x, y;
+    DEVICE int2(int x, int y) : x(x), y(y) {}
+};
+
+struct float2 {
+    float x, y;
+    DEVICE float2() {}
+    DEVICE float2(float of) : x(of), y(of) {}
+    DEVICE float2(float x, float y) : x(x), y(y) {}
+    DEVICE float operator[](uint i) const { return i == 0 ? x : y; }
+};
+
+struct half : f16 {
+    DEVICE operator float() const { return widen(f16(*this)); }
+};
+
+// Past the first cache.
+DEVICE uint4 load_past_cache(const uint4* from) {
+    ::uint4 to;
+    asm("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "l"(from));
+    return to;
+}
