@@ -12,7 +12,7 @@ constexpr u32 COMING = 48 << 10, LANE = 4 * (FORMAT::LOW + FORMAT::HIGH + (FORMA
 // Pieces on their way.
 constexpr u32 AHEAD = COMING / (32 * LANE * EACH * REPORTS);
 
-// Eights of four bytes, one of each lane.
+// So many bytes for each lane, side by side.
 template <u32 BYTES>
 DEVICE void copy_lane(uchar* to, const uchar* from) {
     copy_bytes<BYTES>(shared_address(to + threadIdx.x % 32 * BYTES), from);
@@ -165,11 +165,11 @@ DEVICE void send(Place place, const Layer (&layers)[3], u32 height, uchar* all) 
                 for (u32 j = 0; j < 4; ++j) {
                     u32 words[4];
 #pragma unroll
-                    for (u32 i = 0; i < 2; ++i) {
+                    for (u32 four = 0; four < 2; ++four) {
                         float values[4];
-                        decode_four(values, packed.low.bytes(2 * j + i), packed.high.bytes(2 * j + i), scales.scale[j / 2], scales.offset[j / 2]);
-                        words[2 * i] = pack<ELEMENT>(values[0], values[1]);
-                        words[2 * i + 1] = pack<ELEMENT>(values[2], values[3]);
+                        decode_four(values, packed.low.bytes(2 * j + four), packed.high.bytes(2 * j + four), scales.scale[j / 2], scales.offset[j / 2]);
+                        words[2 * four] = pack<ELEMENT>(values[0], values[1]);
+                        words[2 * four + 1] = pack<ELEMENT>(values[2], values[3]);
                     }
                     store_shared(to + ((4 * half + j) ^ row) * 16, words);
                 }

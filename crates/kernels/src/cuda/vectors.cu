@@ -12,7 +12,6 @@ namespace formats {
 struct uint2 {
     uint x, y;
     DEVICE uint2(uint x, uint y) : x(x), y(y) {}
-    DEVICE uint2(::uint2 of) : x(of.x), y(of.y) {}
 };
 
 struct uint4 {
