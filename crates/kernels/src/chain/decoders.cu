@@ -7,9 +7,9 @@ constexpr u32 SENDERS = 256, UNITS = EIGHTS * PANELS / 2, EACH = (UNITS + SENDER
 // Warps that take some; each reports a piece once.
 constexpr u32 REPORTS = (UNITS + EACH - 1) / EACH;
 
-// Bytes of packed rows on their way. A lane has its chunk's planes there, and the words that its subscales and its numbers are in.
+// Bytes of packed rows in flight. A lane has its chunk's planes there, and the words that its subscales and its numbers are in.
 constexpr u32 COMING = 48 << 10, LANE = 4 * (FORMAT::LOW + FORMAT::HIGH + (FORMAT::SUBSCALES > 0) + (FORMAT::NUMBERS > 0));
-// Pieces on their way.
+// Pieces in flight.
 constexpr u32 AHEAD = COMING / (32 * LANE * EACH * REPORTS);
 
 // So many bytes for each lane, side by side.

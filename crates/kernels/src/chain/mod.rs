@@ -18,6 +18,7 @@ use crate::{
     operator::Bound,
     order,
     quantized::{self, Format},
+    rms_norm::RmsNorm,
 };
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
@@ -48,7 +49,7 @@ const DECODING_THREADS: u32 = 512;
 const STAGES: std::ops::RangeInclusive<usize> = 4..=24;
 const SLACK: [usize; 2] = [10 << 10, 2 << 10];
 
-/// Bytes of packed rows that are on their way to a thread block that decodes them.
+/// Bytes of packed rows in flight to a thread block that decodes them.
 const PACKED: usize = 48 << 10;
 
 /// Bytes of weights of a thread block up to which another launch's fits beside it: short launches gain by that.
@@ -208,7 +209,7 @@ pub(crate) struct Layers {
     pub(crate) gated: bool,
     /// Whether that has the type of the weights.
     pub(crate) rounded: bool,
-    /// The norm of their rows, where [`Layers::can_normalise`].
+    /// The norm of their rows, of f32.
     pub(crate) norm: Option<Norm>,
 }
 
@@ -219,30 +220,37 @@ impl Layers {
         self.format.is_none() && m <= 8 && m * k <= MOST_HELD
     }
 
-    /// Whether rows, of f32, may be normalised by the product's launch.
-    pub(crate) fn can_normalise(&self) -> bool {
+    /// Whether rows may be normalised by the product's launch.
+    fn can_normalise(&self) -> bool {
         let k = self.extents[1];
         self.holds() && order::row_visits(k) > 0 && order::row_threads(k) <= ROW_SENDERS
     }
 
-    /// Adds the launches, unless there is nothing to compute. f32 rows are rounded by one of their own. `operands` are the weights, the biases, the residual and
-    /// the results; what the layers lack is absent.
-    pub(crate) fn plan(&self, x: Bound, operands: [Argument; 10], device: &DeviceProperties, plan: &mut Plan) -> Result<Option<()>> {
+    /// The launches, unless there is nothing to compute. f32 rows are rounded, and rows that are not held normalised, by one of their own. `operands` are the
+    /// weights, the biases, the residual and the results; what the layers lack is absent.
+    pub(crate) fn plan(&self, x: Bound, operands: [Argument; 10], device: &DeviceProperties) -> Result<Option<Plan>> {
         let ([m, k], [weight, bias]) = (self.extents, self.dtypes);
-        let (norm, factors) = self.norm.and_then(|norm| norm.weight).map_or((weight, Argument::Absent), |(info, argument)| (info.dtype, argument));
-        let rows_type = if self.norm.is_some() { DType::F32 } else { weight };
+        let inside = self.norm.filter(|_| self.can_normalise());
+        let (norm, factors) = inside.and_then(|norm| norm.weight).map_or((weight, Argument::Absent), |(info, argument)| (info.dtype, argument));
+        let rows_type = if inside.is_some() { DType::F32 } else { weight };
         let (number, tiling) = (usize::from(weight == DType::BF16), self.tiling(device));
         let Tiling { many, blocks, rows, eights, cluster, panels, .. } = tiling;
         let tiles = tiling.ends[2] * blocks;
         if tiles == 0 {
             return Ok(None);
         }
-        let taken = if x.0.dtype == weight || self.norm.is_some() {
+        let mut plan = Plan::default();
+        let taken = if inside.is_some() || self.norm.is_none() && x.0.dtype == weight {
             x.1
         } else {
             plan.scratch.push(weight.size() * m * k);
-            let rounded = Argument::Scratch(plan.scratch.len() - 1);
-            plan.add(&Cast { to: weight }, &[Some(x)], &[rounded], device)?;
+            let rounded = Argument::Scratch(0);
+            match self.norm {
+                Some(Norm { epsilon, weight: factors }) => {
+                    plan.add(&RmsNorm { epsilon, output: Some(weight), ..RmsNorm::default() }, &[Some(x), factors], &[rounded], device)?;
+                }
+                None => plan.add(&Cast { to: weight }, &[Some(x)], &[rounded], device)?,
+            }
             rounded
         };
         let present = self.biases.into_iter().chain([self.gated, self.rounded]).enumerate().map(|(i, is_present)| u32::from(is_present) << i).sum();
@@ -258,9 +266,9 @@ impl Layers {
             ends: tiling.ends.map(|end| end as u32),
             pieces: (k / PANEL / panels) as u32,
             stages: tiling.stages as u32,
-            sharing: self.norm.map_or(0, |_| order::row_threads(k) as u32),
+            sharing: inside.map_or(0, |_| order::row_threads(k) as u32),
             norm: dtype_code(norm),
-            epsilon: self.norm.map_or(0.0, |norm| norm.epsilon),
+            epsilon: inside.map_or(0.0, |norm| norm.epsilon),
         };
         let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
         let (entry, files, defines) = match self.format {
@@ -293,7 +301,7 @@ impl Layers {
         if many {
             plan.scratch.push(MAPS * groups);
         }
-        Ok(Some(()))
+        Ok(Some(plan))
     }
 
     fn tiling(&self, device: &DeviceProperties) -> Tiling {

@@ -123,9 +123,7 @@ impl MatMul {
         };
         let [x, w, bias, y] = inputs.parameters(outputs)?.map(|(_, argument)| argument);
         let none = Argument::Absent;
-        let mut plan = Plan::default();
-        let operands = [w, none, none, bias, none, none, none, y, none, none];
-        Ok(product.plan((a, x), operands, device, &mut plan)?.map(|()| plan))
+        product.plan((a, x), [w, none, none, bias, none, none, none, y, none, none], device)
     }
 
     /// The operands for the vendor's library, where that gains.

@@ -327,7 +327,7 @@ impl Projection {
         let kept = m == 1 && shared <= device.threadgroup_memory;
         let inside = kept && order::row_threads(k) <= 32 * SIMDGROUPS;
         let mut plan = Plan::default();
-        let (_, x) = if inside { (layers.x, Argument::Input(AT.x)) } else { self.normalised(layers, DType::F32, device, &mut plan)? };
+        let (_, x) = if inside { (layers.x, Argument::Input(AT.x)) } else { self.normalised(layers, device, &mut plan)? };
         let source = match self.epsilon {
             Some(_) if inside => 2,
             _ => u32::from(kept),
@@ -382,7 +382,7 @@ impl Projection {
         if !self.has_chains(layers, device) {
             return Ok(None);
         }
-        let mut product = chain::Layers {
+        let product = chain::Layers {
             extents: layers.extents(),
             n: [0, 1, 2].map(|index| layers.n(index)),
             dtypes: [AT.w0, AT.b0].map(|index| layers.dtype(index)),
@@ -390,35 +390,27 @@ impl Projection {
             biases: layers.biases().map(|bias| bias.is_some()),
             gated: self.gated,
             rounded: self.output() != DType::F32,
-            norm: None,
-        };
-        let mut plan = Plan::default();
-        let rows = match self.epsilon.filter(|_| product.can_normalise()) {
-            Some(epsilon) => {
-                product.norm = Some(chain::Norm { epsilon, weight: layers.norm.map(|norm| (norm, Argument::Input(AT.norm))) });
-                (layers.x, Argument::Input(AT.x))
-            }
-            None => self.normalised(layers, layers.w0.dtype, device, &mut plan)?,
+            norm: self.epsilon.map(|epsilon| chain::Norm { epsilon, weight: layers.norm.map(|norm| (norm, Argument::Input(AT.norm))) }),
         };
         let operands = layers.operands(outputs)?.map(|(_, argument)| argument);
-        Ok(product.plan(rows, operands, device, &mut plan)?.map(|()| plan))
+        product.plan((layers.x, Argument::Input(AT.x)), operands, device)
     }
 
-    /// The rows that are multiplied: those that the norm's own operator gives, in this type, if there is a norm.
-    fn normalised(&self, layers: &Layers, dtype: DType, device: &DeviceProperties, plan: &mut Plan) -> Result<Bound> {
+    /// The rows that are multiplied: those that the norm's own operator gives, in f32, if there is a norm.
+    fn normalised(&self, layers: &Layers, device: &DeviceProperties, plan: &mut Plan) -> Result<Bound> {
         let x = (layers.x, Argument::Input(AT.x));
         let Some(epsilon) = self.epsilon else { return Ok(x) };
-        let to = (TensorInfo::of(dtype, *layers.x.shape()), Argument::Scratch(plan.scratch.len()));
+        let to = (TensorInfo::of(DType::F32, *layers.x.shape()), Argument::Scratch(plan.scratch.len()));
         plan.scratch.push(to.0.bytes());
         let norm = layers.norm.map(|norm| (norm, Argument::Input(AT.norm)));
-        plan.add(&RmsNorm { epsilon, output: Some(dtype), ..RmsNorm::default() }, &[Some(x), norm], &[to.1], device)?;
+        plan.add(&RmsNorm { epsilon, output: Some(DType::F32), ..RmsNorm::default() }, &[Some(x), norm], &[to.1], device)?;
         Ok(to)
     }
 
     /// The plan of several rows where the device multiplies integers so, with the norm and the gate of their own operators.
     fn on_tensor_cores(&self, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Option<Plan>> {
         let ([m, k], mut plan) = (layers.extents(), Plan::default());
-        let (_, from) = self.normalised(layers, DType::F32, device, &mut plan)?;
+        let (_, from) = self.normalised(layers, device, &mut plan)?;
         let mut operands = layers.operands(outputs)?;
         if self.gated {
             for (number, operand) in operands[7..9].iter_mut().enumerate() {

@@ -51,7 +51,7 @@ const SUMS: usize = 8;
 /// Rows of x from which decoded weights are faster.
 const DECODED: usize = 160;
 /// Rows of x from which, and up to which, weights that are decoded where they are multiplied are faster.
-const SHARED: std::ops::RangeInclusive<usize> = 9..=chain::FEW;
+const DECODED_IN_BLOCKS: std::ops::RangeInclusive<usize> = 9..=chain::FEW;
 /// What they are decoded to.
 const DECODED_TO: DType = DType::BF16;
 
@@ -312,7 +312,7 @@ impl QuantizedLinear {
         let ([m, k], x, output) = (layers.extents(), layers.x.dtype, self.output.unwrap_or(layers.x.dtype));
         let takes = x == DType::F32 || x == DECODED_TO && self.epsilon.is_none();
         let gives = output == DType::F32 || output == DECODED_TO && self.gated;
-        self.precision.is_fast() && SHARED.contains(&m) && takes && gives && chain::takes_packed(k, device)
+        self.precision.is_fast() && DECODED_IN_BLOCKS.contains(&m) && takes && gives && chain::takes_packed(k, device)
     }
 
     /// The plan of products whose sums are chains, where it has some.
@@ -328,18 +328,10 @@ impl QuantizedLinear {
             biases: layers.biases().map(|bias| bias.is_some()),
             gated: self.gated,
             rounded: outputs[0].dtype != DType::F32,
-            norm: None,
+            norm: self.epsilon.map(|epsilon| chain::Norm { epsilon, weight: layers.norm.map(|norm| (norm, Argument::Input(AT.norm))) }),
         };
-        let (mut plan, mut x) = (Plan::default(), (layers.x, Argument::Input(AT.x)));
-        if let Some(epsilon) = self.epsilon {
-            let to = (TensorInfo::of(DECODED_TO, *layers.x.shape()), Argument::Scratch(plan.scratch.len()));
-            plan.scratch.push(to.0.bytes());
-            let norm = layers.norm.map(|norm| (norm, Argument::Input(AT.norm)));
-            plan.add(&RmsNorm { epsilon, output: Some(DECODED_TO), ..RmsNorm::default() }, &[Some(x), norm], &[to.1], device)?;
-            x = to;
-        }
         let [_, w0, w1, w2, b0, b1, b2, _, residual, y0, y1, y2] = layers.parameters(outputs)?.map(|(_, argument)| argument);
-        Ok(product.plan(x, [w0, w1, w2, b0, b1, b2, residual, y0, y1, y2], device, &mut plan)?.map(|()| plan))
+        product.plan((layers.x, Argument::Input(AT.x)), [w0, w1, w2, b0, b1, b2, residual, y0, y1, y2], device)
     }
 
     /// With weights that are decoded first, for all of which x is rounded once.
@@ -348,7 +340,7 @@ impl QuantizedLinear {
         let decode = Dequantize { format: self.format, width: k as u64, dtype: DECODED_TO };
         let product = MatMul { transpose_b: true, precision: Precision::Fast, output: Some(DType::F32), ..MatMul::default() };
         let mut rounded = None;
-        self.around(Definition::new(inputs), layers, layers.x.dtype, |definition, x, weight, bias| {
+        self.around(layers, inputs, layers.x.dtype, |definition, x, weight, bias| {
             if rounded.is_none() {
                 rounded = if layers.x.dtype == DECODED_TO { x } else { Some(definition.apply_one(Cast { to: DECODED_TO }, &[x])?) };
             }
@@ -360,17 +352,18 @@ impl QuantizedLinear {
     fn definition(&self, layers: &Layers, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
         let linear = Self { epsilon: None, gated: false, output: None, ..*self };
         let layer = |definition: &mut Definition, x, weight, bias| definition.apply_one(linear, &[x, weight, None, None, bias]);
-        self.around(Definition::new(inputs), layers, DType::F32, layer)
+        self.around(layers, inputs, DType::F32, layer)
     }
 
     /// What stands around the layers, of rows in this type; `linear` gives f32 of an x, a weight and a bias.
     fn around(
         &self,
-        mut definition: Definition,
         layers: &Layers,
+        inputs: &[Option<TensorInfo>],
         rows: DType,
         mut linear: impl FnMut(&mut Definition, Option<Operand>, Option<Operand>, Option<Operand>) -> Result<Operand>,
     ) -> Result<Definition> {
+        let mut definition = Definition::new(inputs);
         let mut x = definition.input(AT.x);
         if layers.x.dtype != rows {
             x = Some(definition.apply_one(Cast { to: rows }, &[x])?);
