@@ -57,16 +57,78 @@ struct ByteProducts {
 #endif
 };
 
-// Of a chunk of 16 rows of x a lane's words of the low and of the high bytes, and what its two rows share.
+// Of a chunk of rows of x, eight times EACH, a lane's words of the bytes, and what its rows share: row lane / 4, and if there are two the one eight further on.
+template <uint EACH>
 struct RowBytes {
     uint low[4];
     uint high[4];
     float scales[2];
     int2 totals[2];
+
+    void split(uint of, uint r, uint low_word, uint high_word) {
+        low[2 * of + r] = low_word;
+        high[2 * of + r] = high_word;
+    }
+
+    void store(device uint4* words, ulong place, uint lane) const {
+        words[64 * place + lane] = uint4(low[0], low[1], low[2], low[3]);
+        words[64 * place + 32 + lane] = uint4(high[0], high[1], high[2], high[3]);
+    }
+
+    void load(device const uint4* words, ulong place, uint lane) {
+        const uint4 lows = words[64 * place + lane], highs = words[64 * place + 32 + lane];
+        for (uint i = 0; i < 4; ++i) {
+            low[i] = lows[i];
+            high[i] = highs[i];
+        }
+    }
+
+    // The dot products of its rows and two columns with half a chunk or all of it.
+    template <uint HALF, typename Sum>
+    void dots(thread const uint (&columns)[2], int2, uint lane, thread float (&found)[4]) const {
+        int lows[4], highs[4];
+        ByteProducts<HALF, false>::find(lows, low, columns, Sum::AS_FLOAT, lane);
+        ByteProducts<HALF, true>::find(highs, high, columns, Sum::AS_FLOAT, lane);
+        for (uint e = 0; e < 4; ++e) {
+            found[e] = Sum::rounded(lows[e], highs[e]);
+        }
+    }
 };
 
-// Rows of x in device memory, 16 at a time, chunk by chunk: the lanes' words of the low and of the high bytes; after all of them the rows' scales, then the
-// sums of each half.
+// Eight rows: their low bytes, less 128, have the place of eight rows, and their high ones that of the others.
+template <>
+struct RowBytes<1> {
+    uint both[4];
+    float scales[1];
+    int2 totals[1];
+
+    void split(uint of, uint, uint low_word, uint high_word) {
+        both[2 * of] = low_word ^ 0x80808080u;
+        both[2 * of + 1] = high_word;
+    }
+
+    void store(device uint4* words, ulong place, uint lane) const { words[32 * place + lane] = uint4(both[0], both[1], both[2], both[3]); }
+
+    void load(device const uint4* words, ulong place, uint lane) {
+        const uint4 found = words[32 * place + lane];
+        for (uint i = 0; i < 4; ++i) {
+            both[i] = found[i];
+        }
+    }
+
+    // `less` is what the low bytes' products lack: 128 times the columns' sums.
+    template <uint HALF, typename Sum>
+    void dots(thread const uint (&columns)[2], int2 less, uint lane, thread float (&found)[2]) const {
+        int sums[4];
+        ByteProducts<HALF, true>::find(sums, both, columns, Sum::AS_FLOAT, lane);
+        found[0] = Sum::rounded(sums[0] + less.x, sums[2]);
+        found[1] = Sum::rounded(sums[1] + less.y, sums[3]);
+    }
+};
+
+// Rows of x in device memory, eight times EACH at a time, first those of a tile with the same chunk: the lanes' words; after all of them the rows' scales, then
+// the sums of each half.
+template <uint EACH>
 struct StoredBytes {
     device const uint4* words;
     device const float* scales;
@@ -78,31 +140,28 @@ struct StoredBytes {
         totals = reinterpret_cast<device const int2*>(scales + rows * chunks);
     }
 
+    static ulong row(ulong place, uint r, uint lane) { return 8 * (EACH * place + r) + lane / 4; }
+
     template <bool WITH_TOTALS>
-    void load(ulong chunk, uint lane, thread RowBytes& bytes) const {
-        const uint4 low = words[64 * chunk + lane], high = words[64 * chunk + 32 + lane];
-        for (uint i = 0; i < 4; ++i) {
-            bytes.low[i] = low[i];
-            bytes.high[i] = high[i];
-        }
-        for (uint r = 0; r < 2; ++r) {
-            const ulong row = 16 * chunk + 8 * r + lane / 4;
-            bytes.scales[r] = scales[row];
+    void load(ulong place, uint lane, thread RowBytes<EACH>& bytes) const {
+        bytes.load(words, place, lane);
+        for (uint r = 0; r < EACH; ++r) {
+            bytes.scales[r] = scales[row(place, r, lane)];
             if (WITH_TOTALS) {
-                bytes.totals[r] = totals[row];
+                bytes.totals[r] = totals[row(place, r, lane)];
             }
         }
     }
 };
 
-// Rows of x that are stored: those after the last are zero.
-template <uint BLOCKS>
+// Rows of x that are stored, of tiles of ROWS: those after the last are zero.
+template <uint ROWS>
 inline ulong stored_rows(constant Params& p) {
-    return (p.m + 16 * BLOCKS - 1) / (16 * BLOCKS) * (16 * BLOCKS);
+    return (p.m + ROWS - 1) / ROWS * ROWS;
 }
 
-// Writes rows of x; a simdgroup has a chunk of 16.
-template <typename T, uint BLOCKS>
+// Writes rows of x; a simdgroup has a chunk of 16, or of eight.
+template <typename T, uint ROWS>
 [[kernel, max_total_threads_per_threadgroup(256)]] void quantized_row_bytes(
     device const T* x [[buffer(0)]],
     device T* stored [[buffer(1)]],
@@ -111,14 +170,16 @@ template <typename T, uint BLOCKS>
     uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]])
 {
+    constexpr uint EACH = ROWS == 8 ? 1 : 2, BLOCKS = ROWS / (8 * EACH);
     await_launches();
-    const ulong rows = stored_rows<BLOCKS>(p), chunk = LINEAR_SIMDGROUPS * ulong(group) + simdgroup, k = 32 * p.chunks;
-    if (chunk >= rows / 16 * p.chunks) {
+    const ulong rows = stored_rows<ROWS>(p), place = LINEAR_SIMDGROUPS * ulong(group) + simdgroup, k = 32 * p.chunks;
+    if (place >= rows / (8 * EACH) * p.chunks) {
         return;
     }
-    RowBytes bytes;
-    for (uint r = 0; r < 2; ++r) {
-        const ulong row = chunk / p.chunks * 16 + 8 * r + lane / 4, first = row * k + chunk % p.chunks * 32 + 4 * (lane % 4);
+    const ulong block = place / BLOCKS / p.chunks * BLOCKS + place % BLOCKS, chunk = place / BLOCKS % p.chunks;
+    RowBytes<EACH> bytes;
+    for (uint r = 0; r < EACH; ++r) {
+        const ulong row = 8 * (block * EACH + r) + lane / 4, first = row * k + chunk * 32 + 4 * (lane % 4);
         float values[8];
         for (uint of = 0; of < 2; ++of) {
             if (row < p.m && is_wide(x)) {
@@ -146,8 +207,7 @@ template <typename T, uint BLOCKS>
                 high |= (uint(q) >> 8 & 0xffu) << (8 * i);
                 total += q;
             }
-            bytes.low[2 * of + r] = low;
-            bytes.high[2 * of + r] = high;
+            bytes.split(of, r, low, high);
             total += simd_shuffle_xor(total, 1);
             bytes.totals[r][of] = total + simd_shuffle_xor(total, 2);
         }
@@ -155,29 +215,43 @@ template <typename T, uint BLOCKS>
     device uint4* words = reinterpret_cast<device uint4*>(stored);
     device float* scales = reinterpret_cast<device float*>(words + 4 * rows * p.chunks);
     device int2* totals = reinterpret_cast<device int2*>(scales + rows * p.chunks);
-    words[64 * chunk + lane] = uint4(bytes.low[0], bytes.low[1], bytes.low[2], bytes.low[3]);
-    words[64 * chunk + 32 + lane] = uint4(bytes.high[0], bytes.high[1], bytes.high[2], bytes.high[3]);
-    for (uint r = 0; r < 2 && lane % 4 == 0; ++r) {
-        scales[16 * chunk + 8 * r + lane / 4] = bytes.scales[r];
-        totals[16 * chunk + 8 * r + lane / 4] = bytes.totals[r];
+    bytes.store(words, place, lane);
+    for (uint r = 0; r < EACH && lane % 4 == 0; ++r) {
+        scales[StoredBytes<EACH>::row(place, r, lane)] = bytes.scales[r];
+        totals[StoredBytes<EACH>::row(place, r, lane)] = bytes.totals[r];
     }
 }
 
-// Eight chunks of 64 rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets.
-template <typename F>
+// Eight chunks of COLUMNS rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets; for SUMS of all or of half of
+// a chunk, 128 times these.
+template <typename F, uint COLUMNS, bool SUMS>
 struct SharedWeights {
     // Words of a row, and numbers of a chunk: with some between, so that neighbours are in other banks.
-    static constexpr constant uint STRIDE = 72, NUMBERS = 68;
+    static constexpr constant uint STRIDE = 72, NUMBERS = COLUMNS + 4;
+    // Words in all.
+    static constexpr constant uint WORDS = STRIDE * COLUMNS + 6 * 8 * NUMBERS;
     threadgroup uint* words;
     threadgroup float* numbers;
 
-    SharedWeights(threadgroup float* memory) : words(reinterpret_cast<threadgroup uint*>(memory)), numbers(memory + 64 * STRIDE) {}
+    SharedWeights(threadgroup float* memory) : words(reinterpret_cast<threadgroup uint*>(memory)), numbers(memory + COLUMNS * STRIDE) {}
 
     // Chunk c of a row. The words of either half alternate.
     void store(uint row, uint c, Packed<F> chunk) const {
         threadgroup uint4* to = reinterpret_cast<threadgroup uint4*>(words + STRIDE * row + 8 * c);
         to[0] = uint4(chunk.multiples(0), chunk.multiples(4), chunk.multiples(1), chunk.multiples(5));
         to[1] = uint4(chunk.multiples(2), chunk.multiples(6), chunk.multiples(3), chunk.multiples(7));
+        if (SUMS) {
+            // Each byte times 128.
+            constexpr uint PAIR = 0x00800080u;
+            int sums[2] = {0, 0};
+            for (uint i = 0; i < 8; ++i) {
+                const uint part = F::GROUP == 32 ? 0 : i / 4;
+                sums[part] = dot_four(PAIR, PAIR, chunk.multiples(i), sums[part]);
+            }
+            for (uint part = 0; part < 32 / F::GROUP; ++part) {
+                numbers[NUMBERS * (8 * (4 + part) + c) + row] = as_type<float>(sums[part]);
+            }
+        }
         const Scales scales = chunk.scales();
         for (uint part = 0; part < 32 / F::GROUP; ++part) {
             numbers[NUMBERS * (8 * part + c) + row] = scales.scale[part];
@@ -206,8 +280,8 @@ inline float total(threadgroup const float* sums, uint stride) {
     return even + ((sums[stride] + sums[5 * stride]) + (sums[3 * stride] + sums[7 * stride]));
 }
 
-// A threadgroup's columns, which are rows of weights: 64 of a layer; or, gated, 32 of two, eight of each in turn.
-template <uint GATED, typename T, typename C>
+// A threadgroup's columns, which are rows of weights: COLUMNS of a layer; or, gated, half as many of two, eight of each in turn.
+template <uint GATED, typename T, typename C, uint COLUMNS>
 struct Columns {
     // Blocks of eight columns that are stored together.
     static constexpr constant uint TOGETHER = 1;
@@ -216,16 +290,16 @@ struct Columns {
     uint number;
     uint first;
 
-    Columns(Layers<T, C> of, uint tile) : layer(of.first), number(0), first(64 * tile) {
-        const uint before_second = (of.first.n + 63) / 64, before_third = before_second + (of.second.n + 63) / 64;
+    Columns(Layers<T, C> of, uint tile) : layer(of.first), number(0), first(COLUMNS * tile) {
+        const uint before_second = (of.first.n + COLUMNS - 1) / COLUMNS, before_third = before_second + (of.second.n + COLUMNS - 1) / COLUMNS;
         if (tile >= before_third) {
             layer = of.third;
             number = 2;
-            first -= 64 * before_third;
+            first -= COLUMNS * before_third;
         } else if (tile >= before_second) {
             layer = of.second;
             number = 1;
-            first -= 64 * before_second;
+            first -= COLUMNS * before_second;
         }
     }
 
@@ -242,15 +316,15 @@ struct Columns {
     }
 };
 
-template <typename T, typename C>
-struct Columns<1, T, C> {
+template <typename T, typename C, uint COLUMNS>
+struct Columns<1, T, C, COLUMNS> {
     static constexpr constant uint TOGETHER = 2;
 
     Layer<T, C> gate;
     Layer<T, C> factor;
     uint first;
 
-    Columns(Layers<T, C> of, uint tile) : gate(of.first), factor(of.second), first(32 * tile) {}
+    Columns(Layers<T, C> of, uint tile) : gate(of.first), factor(of.second), first(COLUMNS / 2 * tile) {}
 
     device const uchar* row(uint index, constant Params& p) const {
         const uint column = first + index / 16 * 8 + index % 8;
@@ -268,25 +342,25 @@ struct Columns<1, T, C> {
     }
 };
 
-// A simdgroup's sums of 16 rows and eight times eight columns.
-template <typename F>
+// A simdgroup's sums of rows, eight times EACH, and all columns, eight at a time.
+template <typename F, uint EACH, uint COLUMNS>
 struct RowSums {
-    typedef Sums<Packed<F>::TIMES> Sum;
+    typedef SharedWeights<F, COLUMNS, EACH == 1> Weights;
 
-    float sums[8][4];
+    float sums[COLUMNS / 8][2 * EACH];
 
     template <uint HALF>
-    void fold_half(thread const RowBytes& x, SharedWeights<F> weights, uint block, uint c, uint lane, thread const uint (&columns)[2]) {
-        int low[4], high[4];
-        ByteProducts<HALF, false>::find(low, x.low, columns, Sum::AS_FLOAT, lane);
-        ByteProducts<HALF, true>::find(high, x.high, columns, Sum::AS_FLOAT, lane);
+    void fold_half(thread const RowBytes<EACH>& x, Weights weights, uint block, uint c, uint lane, thread const uint (&columns)[2]) {
+        float dots[2 * EACH];
+        const int2 less = EACH == 1 ? as_type<int2>(weights.number(4 + HALF % 2, block, c, lane)) : int2(0);
+        x.template dots<HALF, Sums<Packed<F>::TIMES>>(columns, less, lane, dots);
         const float2 scale = weights.number(HALF % 2, block, c, lane);
-        for (uint e = 0; e < 4; ++e) {
-            sums[block][e] = fma(scale[e % 2] * x.scales[e / 2], Sum::rounded(low[e], high[e]), sums[block][e]);
+        for (uint e = 0; e < 2 * EACH; ++e) {
+            sums[block][e] = fma(scale[e % 2] * x.scales[e / 2], dots[e], sums[block][e]);
         }
         if (F::OFFSETS) {
             const float2 offset = weights.number(32 / F::GROUP + HALF % 2, block, c, lane);
-            for (uint e = 0; e < 4; ++e) {
+            for (uint e = 0; e < 2 * EACH; ++e) {
                 const int2 totals = x.totals[e / 2];
                 const int of = HALF == 2 ? totals.x + totals.y : totals[HALF % 2];
                 sums[block][e] = fma(offset[e % 2] * x.scales[e / 2], float(of), sums[block][e]);
@@ -294,9 +368,9 @@ struct RowSums {
         }
     }
 
-    void fold(thread const RowBytes& x, SharedWeights<F> weights, uint c, uint lane) {
+    void fold(thread const RowBytes<EACH>& x, Weights weights, uint c, uint lane) {
 #pragma unroll
-        for (uint block = 0; block < 8; ++block) {
+        for (uint block = 0; block < COLUMNS / 8; ++block) {
             uint columns[2];
             weights.load(block, c, lane, columns);
             if (F::GROUP == 32) {
@@ -309,14 +383,13 @@ struct RowSums {
     }
 };
 
-// Eight chunks of a threadgroup's rows of weights on their way: a thread has chunk `thread_index % 8` of two.
-template <typename F>
+// Eight chunks of a threadgroup's rows of weights in flight: a thread has chunk `thread_index % 8` of every 32nd row.
+template <typename F, uint COLUMNS>
 struct Coming {
-    PackedRows<2> rows;
-    Packed<F> packed[2];
+    Packed<F> packed[COLUMNS / 32];
 
-    void load(uint c, uint chunks) {
-        for (uint i = 0; i < 2 && c < chunks; ++i) {
+    void load(PackedRows<COLUMNS / 32> rows, uint c, uint chunks) {
+        for (uint i = 0; i < COLUMNS / 32 && c < chunks; ++i) {
             const PackedPlace<F> place(rows.at[i], c, chunks);
             if (rows.are_wide()) {
                 packed[i].template load<Aligned>(place, 0);
@@ -326,14 +399,15 @@ struct Coming {
         }
     }
 
-    void store(SharedWeights<F> to, uint thread_index) const {
-        for (uint i = 0; i < 2; ++i) {
+    template <typename Weights>
+    void store(Weights to, uint thread_index) const {
+        for (uint i = 0; i < COLUMNS / 32; ++i) {
             to.store(thread_index / 8 + 32 * i, thread_index % 8, packed[i]);
         }
     }
 };
 
-template <typename F, typename T, typename N, typename C, uint GATED, uint BLOCKS>
+template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS, uint COLUMNS>
 [[kernel, max_total_threads_per_threadgroup(256)]] void quantized_linear_blocks(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
@@ -353,70 +427,88 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint BLOCK
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
-    typedef Columns<GATED, T, C> Part;
+    typedef Columns<GATED, T, C, COLUMNS> Part;
+    // Rows that a lane has of those that it multiplies at a time, so many times.
+    constexpr uint EACH = ROWS == 8 ? 1 : 2, BLOCKS = ROWS / (8 * EACH);
+    typedef SharedWeights<F, COLUMNS, EACH == 1> Weights;
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
-    const uint down = (uint(p.m) + 16 * BLOCKS - 1) / (16 * BLOCKS);
+    const uint down = (uint(p.m) + ROWS - 1) / ROWS;
     // Neighbours share weights.
     const Part columns(layers, group / down);
-    const uint row = 16 * BLOCKS * (group % down), chunks = uint(p.chunks), thread_index = 32 * simdgroup + lane;
-    const SharedWeights<F> weights(memory);
-    RowSums<F> found[BLOCKS];
+    const uint row = ROWS * (group % down), chunks = uint(p.chunks), thread_index = 32 * simdgroup + lane;
+    RowSums<F, EACH, COLUMNS> found[BLOCKS];
     for (uint i = 0; i < BLOCKS; ++i) {
-        for (uint block = 0; block < 8; ++block) {
-            for (uint e = 0; e < 4; ++e) {
+        for (uint block = 0; block < COLUMNS / 8; ++block) {
+            for (uint e = 0; e < 2 * EACH; ++e) {
                 found[i].sums[block][e] = 0.0f;
             }
         }
     }
-    Coming<F> coming;
-    for (uint i = 0; i < 2; ++i) {
-        coming.rows.at[i] = columns.row(thread_index / 8 + 32 * i, p);
+    // Of few rows more weights are in flight, as their products take less time.
+    constexpr uint AHEAD = BLOCKS == 1 && F::LOW + F::HIGH <= 6 ? 4 : BLOCKS * COLUMNS < 256 ? 2 : 1;
+    // Narrow tiles have two places for weights, and so meet once.
+    constexpr uint PLACES = COLUMNS == 32 ? 2 : 1;
+    PackedRows<COLUMNS / 32> packed;
+    Coming<F, COLUMNS> coming[AHEAD];
+    for (uint i = 0; i < COLUMNS / 32; ++i) {
+        packed.at[i] = columns.row(thread_index / 8 + 32 * i, p);
     }
-    coming.load(thread_index % 8, chunks);
-    await_launches();
-    const StoredBytes stored(x, stored_rows<BLOCKS>(p), chunks);
-    // Sixteen rows are on their way while those before them are multiplied.
-    constexpr uint TURNS = BLOCKS > 1 ? 2 : 1;
-    RowBytes rows[TURNS];
-    if (simdgroup < chunks) {
-        stored.template load<F::OFFSETS>(row / 16 * ulong(chunks) + simdgroup, lane, rows[0]);
-    }
-    for (uint first = 0; first < chunks; first += 8) {
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        coming.store(weights, thread_index);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        coming.load(first + 8 + thread_index % 8, chunks);
-        const uint c = first + simdgroup;
-        if (c < chunks) {
 #pragma unroll
-            for (uint i = 0; i < BLOCKS; ++i) {
-                const RowBytes now = rows[i % TURNS];
-                if (i + 1 < BLOCKS) {
-                    stored.template load<F::OFFSETS>((row / 16 + i + 1) * ulong(chunks) + c, lane, rows[(i + 1) % TURNS]);
-                } else if (c + 8 < chunks) {
-                    stored.template load<F::OFFSETS>(row / 16 * ulong(chunks) + c + 8, lane, rows[0]);
+    for (uint i = 0; i < AHEAD; ++i) {
+        coming[i].load(packed, 8 * i + thread_index % 8, chunks);
+    }
+    await_launches();
+    const StoredBytes<EACH> stored(x, stored_rows<ROWS>(p), chunks);
+    // Rows are in flight while those before them are multiplied.
+    RowBytes<EACH> rows[2];
+    const ulong before = group % down * ulong(chunks);
+    if (simdgroup < chunks) {
+        stored.template load<F::OFFSETS>(BLOCKS * (before + simdgroup), lane, rows[0]);
+    }
+#pragma unroll 1
+    for (uint start = 0; start < chunks; start += 8 * AHEAD) {
+#pragma unroll
+        for (uint turn = 0; turn < AHEAD; ++turn) {
+            const uint first = start + 8 * turn, c = first + simdgroup;
+            if (first < chunks) {
+                // Those that are multiplied, and those that take their place afterwards.
+                const Weights weights(memory + first / 8 % PLACES * Weights::WORDS);
+                if (PLACES == 1) {
+                    threadgroup_barrier(mem_flags::mem_threadgroup);
                 }
-                // The weights are read again: registers are scarcer than reads.
-                simdgroup_barrier(mem_flags::mem_threadgroup);
-                found[i].fold(now, weights, simdgroup, lane);
+                coming[turn].store(weights, thread_index);
+                coming[turn].load(packed, first + 8 * AHEAD + thread_index % 8, chunks);
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
+                for (uint i = 0; i < BLOCKS && c < chunks; ++i) {
+                    const uint place = (BLOCKS * turn + i) % 2;
+                    if (i + 1 < BLOCKS) {
+                        stored.template load<F::OFFSETS>(BLOCKS * (before + c) + i + 1, lane, rows[1 - place]);
+                    } else if (c + 8 < chunks) {
+                        stored.template load<F::OFFSETS>(BLOCKS * (before + c) + 8 * BLOCKS, lane, rows[1 - place]);
+                    }
+                    // The weights are read again: registers are scarcer than reads.
+                    simdgroup_barrier(mem_flags::mem_threadgroup);
+                    found[i].fold(rows[place], weights, simdgroup, lane);
+                }
             }
         }
     }
-    constexpr uint TOGETHER = Part::TOGETHER, STRIDE = TOGETHER * BLOCKS * 128;
+    constexpr uint TOGETHER = Part::TOGETHER, STRIDE = TOGETHER * ROWS * 8;
 #pragma unroll
-    for (uint block = 0; block < 8; block += TOGETHER) {
+    for (uint block = 0; block < COLUMNS / 8; block += TOGETHER) {
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (uint of = 0; of < TOGETHER; ++of) {
             for (uint i = 0; i < BLOCKS; ++i) {
-                for (uint r = 0; r < 2; ++r) {
-                    threadgroup float* to = memory + STRIDE * simdgroup + 128 * (BLOCKS * of + i) + 64 * r + 2 * lane;
+                for (uint r = 0; r < EACH; ++r) {
+                    threadgroup float* to = memory + STRIDE * simdgroup + 64 * (EACH * (BLOCKS * of + i) + r) + 2 * lane;
                     to[0] = found[i].sums[block + of][2 * r];
                     to[1] = found[i].sums[block + of][2 * r + 1];
                 }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint index = thread_index; index < 128 * BLOCKS; index += 256) {
+        for (uint index = thread_index; index < 8 * ROWS; index += 256) {
             columns.store(memory + index, STRIDE, residual, p, row + index / 8, block, index % 8);
         }
     }

@@ -42,15 +42,20 @@ const THREADS: usize = 32 * SIMDGROUPS;
 const ROWS: usize = 4;
 /// Simdgroups that share a row of x on a unit where they keep it, in one threadgroup or several.
 const AT_ONCE: usize = 16;
-/// Rows and columns of a product on a matrix unit; how many such rows a threadgroup has at most, and how many columns.
-const ROW_BLOCK: usize = 16;
+/// Least and most rows of a tile on matrix units, and columns of one of their products.
+const TILE_ROWS: [usize; 2] = [8, 64];
 const COLUMN_BLOCK: usize = 8;
-const MOST_BLOCKS: usize = 4;
-const COLUMNS: usize = 64;
+/// Columns of a narrow tile, which is staged twice and is faster for so many rows or where wide ones are too few for the units, and of a wide one, which reads
+/// the rows less often.
+const NARROW: usize = 32;
+const MOST_ROWS_NARROW: usize = 16;
+const WIDE: usize = 64;
 /// Rows of x from which matrix units gain.
-const MANY: usize = 3;
-/// Bytes of eight chunks of as many in threadgroup memory, and of at most four numbers of each.
-const STAGED_BYTES: usize = 4 * (72 * COLUMNS + 4 * 8 * 68);
+const MANY: usize = 2;
+/// Bytes of eight chunks of so many rows of weights in threadgroup memory, and of at most six numbers of each.
+const fn staged_bytes(columns: usize) -> usize {
+    4 * (72 * columns + 6 * 8 * (columns + 4))
+}
 /// Bytes of a chunk of a row of x: integers, their sums and their scale.
 const CHUNK_BYTES: usize = 2 * CHUNK + 8 + 4;
 
@@ -75,18 +80,17 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {} columns are too many for one launch", n.iter().sum::<usize>())))
     };
     let has_units = device.features().is_some_and(|cuda: &CudaFeatures| cuda.compute_capability >= 80);
-    let blocks = m.div_ceil(ROW_BLOCK).next_power_of_two().min(MOST_BLOCKS);
-    let block = if has_units && m >= MANY { Some(blocks * ROW_BLOCK) } else { None };
+    let block = if has_units && m >= MANY { Some(m.next_power_of_two().clamp(TILE_ROWS[0], TILE_ROWS[1])) } else { None };
     if !kept {
         let (name, rows, threads) = match block {
-            Some(rows) => ("quantized_row_bytes", m.next_multiple_of(rows), 2),
+            Some(rows) => ("quantized_row_bytes", m.next_multiple_of(rows), if rows == TILE_ROWS[0] { 4 } else { 2 }),
             None => ("quantized_rows", m, CHUNK / 8),
         };
         plan.scratch.push(CHUNK_BYTES * rows * chunks);
         let integers = Argument::Scratch(plan.scratch.len() - 1);
         let write = (Parameter::write("stored", layers.x.dtype), integers);
         let key = KernelKey::new(name, &[layers.x.dtype]);
-        let key = if block.is_some() { key.with("blocks", blocks as u32) } else { key };
+        let key = block.iter().fold(key, |key, &rows| key.with("rows", rows as u32));
         let launch = Launch::on_gpu(key, MetalForm::new(FILES, name), &params, [buffers[AT.x].clone(), write]);
         plan.launches.push(launch.over(Extent::linear(groups((rows * chunks * threads).div_ceil(THREADS))?), Extent::linear(THREADS as u32)));
         buffers[AT.x].1 = integers;
@@ -96,13 +100,18 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let operations = product_operations(&[m, k, n.iter().sum()]);
     if let Some(rows) = block {
         let key = KernelKey::new(format!("quantized_linear_blocks_{}", operator.format), &types);
-        let key = key.with("gated", u32::from(operator.gated)).with("blocks", blocks as u32);
+        let tiles_of =
+            |columns: usize| if operator.gated { n[0].div_ceil(columns / 2) } else { n.iter().map(|n| n.div_ceil(columns)).sum::<usize>() };
+        let is_wide = rows > MOST_ROWS_NARROW && m.div_ceil(rows) * tiles_of(WIDE) >= 2 * device.compute_units;
+        let columns = if is_wide { WIDE } else { NARROW };
+        let tiles = tiles_of(columns);
+        let key = key.with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
         let form = MetalForm::new(FILES, "quantized_linear_blocks").with_arguments(arguments);
-        let tiles = if operator.gated { n[0].div_ceil(COLUMNS / 2) } else { n.iter().map(|n| n.div_ceil(COLUMNS)).sum() };
         let sums = 4 * SIMDGROUPS * rows * COLUMN_BLOCK * if operator.gated { 2 } else { 1 };
         let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
         let grid = Extent::linear(groups(m.div_ceil(rows) * tiles)?);
-        plan.launches.push(launch.over(grid, Extent::linear(THREADS as u32)).with_threadgroup_memory(STAGED_BYTES.max(sums)));
+        let staged = if columns == NARROW { 2 * staged_bytes(NARROW) } else { staged_bytes(WIDE) };
+        plan.launches.push(launch.over(grid, Extent::linear(THREADS as u32)).with_threadgroup_memory(staged.max(sums)));
         return Ok(plan);
     }
     let source: u32 = match operator.epsilon {
