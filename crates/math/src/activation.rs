@@ -1,6 +1,6 @@
-//! Activation functions, from `e^(-|x|)` kept as a sum of two floats, but for [`sigmoids`].
+//! Activation functions, from `e^(-|x|)` kept as a sum of two floats, but for [`silu`] and [`sigmoids`].
 
-use super::exp::{Exponential, LOWERED, exp_nonpositive, exp_of, exp_of_sum};
+use super::exp::{Exponential, LOWERED, exp_nonpositive, exp_of, exp_of_sum, raised};
 use super::hyperbolic::tanh;
 use super::log::log1p_of_sum;
 use super::{Real, clamp, fma, mantissa_reciprocal, polynomial, two_product, two_sum};
@@ -38,19 +38,12 @@ impl<R: Real> Weight<R> {
         Self { hi: R::choose(negative, hi, rest), lo: R::choose(negative, lo, error), factor: R::choose(negative, R::of(LOWERED), one) }
     }
 
-    /// `x` times the weight, rounded once but where the result is denormal.
+    /// `x > -∞` times the weight, rounded once but where the result is denormal.
     #[inline(always)]
     fn times(self, x: R) -> R {
         // Infinity times an error of another sign would be a NaN.
-        let x = x.at_least(-150.0);
         fma(x, self.hi, x.at_most(150.0) * self.lo) * self.factor
     }
-}
-
-/// The logistic function of `x`.
-#[inline(always)]
-fn logistic<R: Real>(x: R) -> Weight<R> {
-    Weight::logistic(exp_of((-x.abs()).at_least(-150.0)), x.is_below(0.0))
 }
 
 /// `1 / (1 + e^-x)`.
@@ -58,7 +51,7 @@ fn logistic<R: Real>(x: R) -> Weight<R> {
 /// Error: at most 0.8 ulp.
 #[inline(always)]
 pub fn sigmoid<R: Real>(x: R) -> R {
-    let value = logistic(x);
+    let value = Weight::logistic(exp_of((-x.abs()).at_least(-150.0)), x.is_below(0.0));
     (value.hi + value.lo) * value.factor
 }
 
@@ -82,12 +75,19 @@ pub fn gate(x: f32, alpha: f32) -> f32 {
     finite * sigmoids(alpha * x).0
 }
 
-/// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit.
+/// `numerator / (1 + e^-x)` by `e = e^-|x| / LOWERED`.
+#[inline(always)]
+pub(super) fn logistic_by<R: Real>(x: R, numerator: R, e: R) -> R {
+    let (one, lowered, negative) = (R::of(1.0), R::of(LOWERED), x.is_below(0.0));
+    R::choose(negative, numerator * e, numerator) / fma(e, lowered, one) * R::choose(negative, lowered, one)
+}
+
+/// `x · sigmoid(x)`; `silu(-∞) = -0`, the limit. Half the work that [`sigmoid`]'s error would take.
 ///
-/// Error: at most 0.9 ulp.
+/// Error: at most 3.4 ulp.
 #[inline(always)]
 pub fn silu<R: Real>(x: R) -> R {
-    logistic(x).times(x)
+    logistic_by(x, x.at_least(-150.0), raised(x.abs().at_most(150.0)))
 }
 
 /// `ln(1 + e^x)`.

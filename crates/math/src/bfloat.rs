@@ -1,11 +1,7 @@
 //! Functions of a bfloat to a bfloat's precision, with a third of the work. Rounded to bfloat they have the bits that the functions themselves,
 //! rounded, have: the tests compare all of them.
 
-use super::{
-    ROUND, Real,
-    exp::{LOWERED, RAISE, integer},
-    fma, pow2,
-};
+use super::{Real, activation::logistic_by, exp::raised_power, fma};
 
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-21.2.
 const EXP_BFLOAT: [f32; 6] = [8.357_201e-3, 4.183_381e-2, 1.666_663e-1, 4.999_975e-1, 1.0, 1.0];
@@ -19,16 +15,13 @@ fn exp_reduced<R: Real>(r: R) -> R {
     fma(fma(pair(a, b), square, pair(c, d)), square, pair(e, f))
 }
 
-/// `numerator / (1 + e^-x)` for `x` a bfloat, and what is near it.
+/// `numerator / (1 + e^-x)` for `x` a bfloat.
 #[inline(always)]
 fn logistic<R: Real>(x: R, numerator: R) -> R {
-    let (one, lowered) = (R::of(1.0), R::of(LOWERED));
     let t = x.abs().at_most(100.0);
-    let rounded = fma(t, R::of(-std::f32::consts::LOG2_E), R::of(ROUND));
-    let r = fma(rounded - R::of(ROUND), R::of(-std::f32::consts::LN_2), -t);
-    let e = exp_reduced(r) * pow2(R::plus(integer(rounded), RAISE));
-    let negative = x.is_below(0.0);
-    R::choose(negative, numerator * e, numerator) / fma(e, lowered, one) * R::choose(negative, lowered, one)
+    let (n, power) = raised_power(t);
+    let r = fma(n, R::of(-std::f32::consts::LN_2), -t);
+    logistic_by(x, numerator, exp_reduced(r) * power)
 }
 
 /// `1 / (1 + e^-x)` for `x` a bfloat: rounded to bfloat, it is [`sigmoid`](super::sigmoid) rounded to bfloat.

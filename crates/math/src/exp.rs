@@ -14,9 +14,12 @@ const LN2_TAIL: f32 = -1.904_654_2e-9;
 const EXP: [f32; 6] = [1.995_280_3e-4, 1.393_088_3e-3, 8.333_198e-3, 4.166_650_8e-2, 1.666_666_7e-1, 0.5];
 
 /// The power of two that keeps a small exponential an ordinary number.
-pub(super) const RAISE: i32 = 96;
+const RAISE: i32 = 96;
 /// What takes it back: `2^-RAISE`.
 pub(super) const LOWERED: f32 = f32::from_bits((127 - RAISE as u32) << 23);
+
+/// [`ROUND`] and what makes the low bits the exponent of a float that is [`RAISE`] powers of two greater.
+const ROUND_RAISED: f32 = ROUND + (127 + RAISE) as f32;
 
 /// `e^r` on `|r| <= 0.347`, highest coefficient first; relative error 2^-27.9.
 const EXP_WHOLE: [f32; 7] = [1.381_460_2e-3, 8.368_716e-3, 4.166_839e-2, 0.166_665_21, 0.499_999_94, 1.0, 1.0];
@@ -95,7 +98,7 @@ fn reduce<R: Real>(x: R) -> (R, R, R::Int) {
 
 /// The integer that adding [`ROUND`] left in the low bits.
 #[inline(always)]
-pub(super) fn integer<R: Real>(rounded: R) -> R::Int {
+fn integer<R: Real>(rounded: R) -> R::Int {
     R::plus(rounded.bits(), -(ROUND.to_bits() as i32))
 }
 
@@ -127,6 +130,20 @@ pub fn exp_nonpositive(x: f32) -> f32 {
     let n = rounded - ROUND_EXPONENT;
     let r = fma(n, -LN2_LO, fma(n, -LN2_HI, x));
     polynomial(r, EXP_WHOLE) * f32::from_bits(rounded.to_bits() << 23)
+}
+
+/// `n` and `2^n / LOWERED` for `0 <= t <= 150`, where `-t - n · ln 2` is at most 0.347 from zero.
+#[inline(always)]
+pub(super) fn raised_power<R: Real>(t: R) -> (R, R) {
+    let rounded = fma(t, R::of(-LOG2_E), R::of(ROUND_RAISED));
+    (rounded - R::of(ROUND_RAISED), R::from_bits(R::exponents(rounded.bits())))
+}
+
+/// `e^-t / LOWERED` for `0 <= t <= 150`; at most 0.9 ulp off.
+#[inline(always)]
+pub(super) fn raised<R: Real>(t: R) -> R {
+    let (n, power) = raised_power(t);
+    polynomial(fma(n, R::of(-LN2_LO), fma(n, R::of(-LN2_HI), -t)), EXP_WHOLE) * power
 }
 
 /// `2^x`.

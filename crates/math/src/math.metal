@@ -81,6 +81,7 @@ constant constexpr float ROUND_EXPONENT = ROUND + 127.0f;
 constant constexpr float EXP_WHOLE[7] = {1.3814602e-3f, 8.368716e-3f, 4.166839e-2f, 0.16666521f, 0.49999994f, 1.0f, 1.0f};
 constant constexpr float EXP_BFLOAT[6] = {8.357201e-3f, 4.183381e-2f, 1.666663e-1f, 4.999975e-1f, 1.0f, 1.0f};
 constant constexpr int RAISE = 96;
+constant constexpr float ROUND_RAISED = ROUND + 127.0f + 96.0f;
 constant constexpr float LOWERED = 0x1p-96f;
 constant constexpr float EXP[6] = {1.9952803e-4f, 1.3930883e-3f, 8.333198e-3f, 4.1666508e-2f, 1.6666667e-1f, 0.5f};
 
@@ -412,10 +413,9 @@ struct Weight {
     float lo;
     float factor;
 
+    // For x above -infinity.
     float times(float x) const {
-        const float least = x < -150.0f ? -150.0f : x;
-        const float held = least > 150.0f ? 150.0f : least;
-        return fma(least, hi, held * lo) * factor;
+        return fma(x, hi, (x > 150.0f ? 150.0f : x) * lo) * factor;
     }
 };
 
@@ -431,13 +431,9 @@ inline Weight logistic_weight(Exponential of, bool negative) {
     return {quotient, remainder * inverse, negative ? LOWERED : 1.0f};
 }
 
-inline Weight logistic(float x) {
-    const float t = -fabs(x);
-    return logistic_weight(exp_of(t < -150.0f ? -150.0f : t), x < 0.0f);
-}
-
 inline float sigmoid(float x) {
-    const Weight value = logistic(x);
+    const float t = -fabs(x);
+    const Weight value = logistic_weight(exp_of(t < -150.0f ? -150.0f : t), x < 0.0f);
     return (value.hi + value.lo) * value.factor;
 }
 
@@ -457,7 +453,14 @@ inline float gate(float x, float alpha) {
 }
 
 inline float silu(float x) {
-    return logistic(x).times(x);
+    const float magnitude = fabs(x), t = magnitude > 150.0f ? 150.0f : magnitude;
+    const float rounded = fma(t, -LOG2_E, ROUND_RAISED);
+    const float n = rounded - ROUND_RAISED;
+    const float r = fma(n, -LN2_LO, fma(n, -LN2_HI, -t));
+    const float e = polynomial(r, EXP_WHOLE) * as_type<float>(as_type<uint>(rounded) << 23);
+    const float numerator = x < -150.0f ? -150.0f : x;
+    const float quotient = (x < 0.0f ? numerator * e : numerator) / fma(e, LOWERED, 1.0f);
+    return x < 0.0f ? quotient * LOWERED : quotient;
 }
 
 // Of a bfloat, to be rounded to one.
