@@ -8,6 +8,7 @@ pub(crate) mod case;
 mod evaluate;
 mod fused;
 mod gradients;
+mod nvidia;
 mod rejected;
 mod rows;
 mod subnormals;

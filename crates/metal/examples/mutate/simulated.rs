@@ -10,7 +10,11 @@ use std::{
 
 use elinvar_core::{Device, DeviceKind, DeviceProperties, MetalFile};
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::conformance::{self, Case, Placement};
+use elinvar_kernels::{
+    Precision,
+    conformance::{self, Case, Placement},
+    cuda::CudaForm,
+};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -42,13 +46,14 @@ impl Outcome {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let (mut wanted, mut seeds, mut most, mut named, mut shard) = (Vec::new(), 4, usize::MAX, String::new(), (0, 1));
+    let (mut wanted, mut seeds, mut most, mut named, mut shard, mut units) = (Vec::new(), 4, usize::MAX, String::new(), (0, 1), None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
             "--cases" => most = arguments.next().ok_or("--cases needs a number")?.parse()?,
             "--named" => named = arguments.next().ok_or("--named needs a part of cases' names")?,
+            "--nvidia" => units = Some(arguments.next().ok_or("--nvidia needs a number of compute units")?.parse()?),
             "--shard" => {
                 let text = arguments.next().ok_or("--shard needs INDEX/COUNT")?;
                 let (index, count) = text.split_once('/').ok_or("write --shard INDEX/COUNT")?;
@@ -57,10 +62,13 @@ pub(crate) fn main() -> Result<()> {
             _ => wanted.push(argument),
         }
     }
-    let accepted = conformance::cases();
-    let first_rejected = accepted.len();
-    let cases: Vec<Case> = accepted.into_iter().chain(conformance::rejected()).collect();
     let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default())?, DeviceKind::MetalSim));
+    let accepted = match units {
+        Some(units) => for_nvidia(units, device.properties()),
+        None => conformance::cases(),
+    };
+    let first_rejected = accepted.len();
+    let cases: Vec<Case> = accepted.into_iter().chain(if units.is_none() { conformance::rejected() } else { Vec::new() }).collect();
     let files = files_of(&cases, device.properties());
     let is_wanted = |place: &str| wanted.is_empty() || wanted.iter().any(|part| place.contains(part.as_str()));
     let mut slowest_first: Vec<_> = files.values().collect();
@@ -89,6 +97,13 @@ pub(crate) fn main() -> Result<()> {
     })?;
     report(&mutants, &outcomes.into_inner().map_err(|_| "a worker panicked")?);
     Ok(())
+}
+
+/// The strict cases as they are planned for NVIDIA's GPUs, where all of a case's launches are Metal text.
+fn for_nvidia(units: usize, device: &DeviceProperties) -> Vec<Case> {
+    let strict = conformance::cases().into_iter().filter(|case| case.operator.precision() == Precision::Strict);
+    let is_text = |case: &Case| case.plan(device).is_ok_and(|plan| plan.launches.iter().all(|launch| launch.kernel.native::<CudaForm>().is_none()));
+    strict.map(|case| case.for_nvidia(units)).filter(is_text).collect()
 }
 
 fn next_of<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {

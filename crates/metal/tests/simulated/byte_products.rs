@@ -1,37 +1,11 @@
 //! Quantised layers as plans have them for NVIDIA's GPUs alone: of many rows on matrix units for integers, and of one row by twice as many simdgroups.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::num::NonZeroUsize;
 
-use elinvar_core::{Device, DeviceKind, DeviceProperties, Result};
+use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
-use elinvar_kernels::{
-    Operator, Plan, TensorInfo,
-    conformance::{self, Placement},
-    cuda::CudaFeatures,
-};
+use elinvar_kernels::conformance::{self, Placement};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
-
-/// Planned for a GPU with so many such units.
-#[derive(Debug)]
-struct WithUnits(Arc<dyn Operator>, usize);
-
-impl Operator for WithUnits {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        self.0.outputs(inputs)
-    }
-
-    fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
-        if !device.has_simdgroups() {
-            return self.0.plan(inputs, outputs, device);
-        }
-        let with_units = DeviceProperties { kind: DeviceKind::Cuda, compute_units: self.1, features: CudaFeatures::of(80, false), ..device.clone() };
-        self.0.plan(inputs, outputs, &with_units)
-    }
-}
 
 #[test]
 fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
@@ -41,11 +15,11 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
     let (mut tried, mut skipped, mut narrow) = (0, 0, 0);
     let is_strict = |case: &conformance::Case| case.operator.name() == "quantized_linear" && !case.operator.precision().is_fast();
-    for mut case in conformance::cases().into_iter().filter(is_strict) {
+    for case in conformance::cases().into_iter().filter(is_strict) {
         // Of one unit, so that simdgroups have several tiles; or of many, for which blocks of rows and columns are narrow.
         let rows = case.inputs[0].as_ref().map_or(0, |x| x.dims()[0]);
         let units = if rows > 16 && tried % 2 == 0 { 1000 } else { 1 };
-        case.operator = Arc::new(WithUnits(case.operator, units));
+        let case = case.for_nvidia(units);
         let plan = case.plan(device.properties()).unwrap();
         let names: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.to_string()).collect();
         if !names.iter().any(|name| name.starts_with("quantized_linear_blocks_") || name.ends_with("simdgroups16")) {
