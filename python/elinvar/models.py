@@ -234,7 +234,7 @@ class Model:
         Args:
             path: A GGUF file, or a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
             device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``metal``, ``metal-sim``; or an executor, which has a precision and threads of its own.
-            precision: ``strict`` (the same bits on every device), ``invariant`` (of a row, on one device) or ``fast`` (the default).
+            precision: ``strict`` (the same bits on every device), ``invariant`` (of a row, on one device; the default) or ``fast``.
             threads: Threads of the CPU device; one per core by default.
             adapter: The folder of a LoRA adapter, which is loaded under the name ``default`` and in use.
             context: Tokens of prompt and answer together, at most; by default the model's context, but no more than 4096.

@@ -32,15 +32,20 @@ pub struct Ops {
 }
 
 impl Ops {
+    /// The precision of products and attention unless another is asked for: fast, for gradients pass these operators, and whatever else a model multiplies is
+    /// Candle's.
+    pub const DEFAULT_PRECISION: Precision = Precision::Fast;
+
     /// On the CPU, with a thread for each core.
     ///
     /// # Errors
     /// The operating system rejects the threads.
     pub fn new() -> Result<Self> {
-        Executor::new_with_backend(BackendType::Cpu).map(Self::on).map_err(candle_core::Error::wrap)
+        let executor = Executor::new_with_backend(BackendType::Cpu).map_err(candle_core::Error::wrap)?;
+        Ok(Self::on(executor.with_precision(Self::DEFAULT_PRECISION)))
     }
 
-    /// On an executor of the CPU that nothing else uses: a kernel's error is reported to whatever reads next.
+    /// On an executor of the CPU that nothing else uses, in its precision: a kernel's error is reported to whatever reads next.
     ///
     /// # Errors
     /// An executor of another device.
@@ -70,7 +75,7 @@ impl Ops {
         }
     }
 
-    /// The same threads with a precision for products and attention; [`Executor::DEFAULT_PRECISION`] until then.
+    /// The same threads with a precision for products and attention.
     pub fn with_precision(&self, precision: Precision) -> Self {
         Self { turns: self.turns.with(self.turns.executor().with_precision(precision)) }
     }

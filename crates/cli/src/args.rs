@@ -59,7 +59,7 @@ pub(crate) struct ComputeArgs {
     #[arg(long)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Compute matmul and attention in this precision: strict (the same bits everywhere), invariant (the same bits of a row,
-    /// whatever else is computed, on one device) or fast [default: fast]
+    /// whatever else is computed, on one device) or fast; what is not strict is trained in fast [default: invariant]
     #[arg(long)]
     pub(crate) precision: Option<Precision>,
 }

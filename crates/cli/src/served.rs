@@ -1,14 +1,14 @@
 //! Models with an engine each, as the command line asks for them.
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
-use elinvar::{DType, Error, Executor, Precision, Result};
+use elinvar::{DType, Error, Executor, Result};
 use elinvar_llm::{CacheType, Config, Encoder, EngineOptions, MemoryEstimate, ModelFiles, Weights};
 use elinvar_server::{Embedder, Models, Served};
 
 use crate::{
-    args::DeviceArgs,
+    args::ComputeArgs,
     drafts::{DraftArgs, DraftModel},
     embedded,
     model::BaseArgs,
@@ -45,17 +45,10 @@ pub(crate) struct ServedArgs {
     /// Decode quantised weights to this type, f32, f16 or bf16, instead of computing with their blocks
     #[arg(long, value_name = "TYPE")]
     decode_to: Option<DType>,
-    /// Compute matmul and attention in this precision: strict or invariant (an answer does not depend on what else is
-    /// asked, on any device or on one) or fast
-    #[arg(long, default_value = "strict")]
-    precision: Precision,
-    /// Use this many threads on the CPU device [default: one per core]
-    #[arg(long)]
-    threads: Option<NonZeroUsize>,
     #[command(flatten)]
     drafts: DraftArgs,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: ComputeArgs,
 }
 
 /// Context unless it is given.
@@ -80,7 +73,7 @@ impl ServedArgs {
         let (planned, encoders) = self.planned()?;
         let draft = self.drafts.open()?;
         let needed = |ranks| Ok(plan::total(&plans(&planned, draft.as_ref(), ranks), &weights(&encoders)?));
-        let executor = self.device.executor_for(self.threads, needed(1)?)?.with_precision(self.precision);
+        let executor = self.device.executor_for(needed(1)?)?;
         plan::check(needed(executor.ranks())?, executor.memory().available as u64).map_err(Error::out_of_memory)?;
         let adapters = self.adapters(&planned)?;
         let draft = draft.map(|draft| draft.load(&executor)).transpose()?;
@@ -117,7 +110,7 @@ impl ServedArgs {
         let (memory, ranks) = match memory {
             Some(memory) => (memory, 1),
             None => {
-                let executor = self.device.executor_for(self.threads, 0)?;
+                let executor = self.device.executor()?;
                 (executor.memory().available as u64, executor.ranks())
             }
         };

@@ -36,6 +36,16 @@ impl Precision {
             Precision::Fast => true,
         }
     }
+
+    /// The precision of an operator's gradient, and of what is computed to be differentiated. A gradient sums over the rows of a batch, so none of its rows is to
+    /// be the same whatever the others are: that of an invariant operator is fast.
+    #[must_use]
+    pub fn of_gradients(self) -> Self {
+        match self {
+            Precision::Strict => Precision::Strict,
+            Precision::Invariant | Precision::Fast => Precision::Fast,
+        }
+    }
 }
 
 /// What an operator knows of a tensor: the type of its elements and where they lie.

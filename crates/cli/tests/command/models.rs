@@ -71,7 +71,7 @@ fn the_readme_shows_what_the_embedded_model_says() {
 
 #[test]
 fn the_same_seed_gives_the_same_text_and_another_seed_another() {
-    let say = |seed: &str, threads: &str| stdout(&["generate", "KING", "-n", "40", "--seed", seed, "--threads", threads, "--precision", "strict"]);
+    let say = |seed: &str, threads: &str| stdout(&["generate", "KING", "-n", "40", "--seed", seed, "--threads", threads]);
     assert_eq!(say("3", "1"), say("3", "2"));
     assert_ne!(say("3", "1"), say("4", "1"));
 }
@@ -81,11 +81,11 @@ fn guesses_change_no_text() {
     let model = reference("greedy.txt");
     let model = text(model.parent().unwrap().parent().unwrap());
     for guesses in [&["--lookup"][..], &["--draft-model", model, "--drafts", "4"]] {
-        let output = elinvar(&[&["generate", "ROMEO:", "--greedy", "-n", "200", "--precision", "strict"], guesses].concat());
+        let output = elinvar(&[&["generate", "ROMEO:", "--greedy", "-n", "200"], guesses].concat());
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", fs::read_to_string(reference("greedy_prompt.txt")).unwrap()));
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains(" guesses right · token limit"), "{said}");
-        let sampled = ["generate", "KING", "-n", "40", "--seed", "3", "--precision", "strict"];
+        let sampled = ["generate", "KING", "-n", "40", "--seed", "3"];
         assert_eq!(stdout(&[&sampled, guesses].concat()), stdout(&sampled));
     }
 }
@@ -111,7 +111,7 @@ fn logits_are_those_of_transformers_and_do_not_depend_on_chunks_or_threads() {
     let mut bits: Option<Vec<u8>> = None;
     for (chunk, threads) in [("1", "1"), ("3", "2"), ("64", "7")] {
         let out = folder.join(format!("{chunk}.safetensors"));
-        stdout(&["logits", "--tokens", &tokens, "--output", text(&out), "--precision", "strict", "--chunk", chunk, "--threads", threads]);
+        stdout(&["logits", "--tokens", &tokens, "--output", text(&out), "--chunk", chunk, "--threads", threads]);
         let found = fs::read(&out).unwrap();
         let found = SafeTensors::deserialize(&found).unwrap().tensor("logits").unwrap().data().to_vec();
         let pairs = floats(&found).into_iter().zip(floats(expected.tensor("logits").unwrap().data()));

@@ -86,8 +86,8 @@ impl Executor {
         &self.device
     }
 
-    /// The precision of an executor that was given none: fast. (Strict prefill costs several times as much.)
-    pub const DEFAULT_PRECISION: Precision = Precision::Fast;
+    /// The precision of an executor that was given none: a row's bits do not depend on what else is computed. `docs/same-bits.md` has the price of each.
+    pub const DEFAULT_PRECISION: Precision = Precision::Invariant;
 
     /// The same device with a precision for every matrix product and attention, whatever their shapes.
     ///

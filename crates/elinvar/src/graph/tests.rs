@@ -60,7 +60,7 @@ fn linear_layers_of_normalised_rows_are_one_launch_for_a_few_rows() {
         Ok((normalised.linear(&w.q, None)?, normalised.linear(&w.k, None)?))
     };
     assert_eq!(w.recorded(1, body), ["projection"]);
-    assert_eq!(w.recorded(9, body), ["rms_norm", "matmul", "matmul"]);
+    assert_eq!(w.recorded(9, body), ["rms_norm", "matmul_fixed", "matmul_fixed"]);
     let gated = |x: &Tensor| {
         let normalised = x.rms_norm(Some(&w.norm), 1e-5)?;
         x.add(&normalised.linear(&w.q, None)?.swiglu(&normalised.linear(&w.q, None)?)?.linear(&w.q, None)?)

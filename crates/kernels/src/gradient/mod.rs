@@ -6,7 +6,8 @@
 //! * Derivatives of scalar functions come from their table ([`scalar`]); a fused operator's follow from what it stands for ([`composed`]).
 //! * Numbers narrower than f32 are widened first where there is more than one operation, and rounded once.
 //! * A broadcast operand gets the sum over what it was repeated for, in the order of [`reduce`](crate::reduce).
-//! * Order: every step is a strict operator, or has the precision of the operator that it is the gradient of. Nothing depends on which thread comes first.
+//! * Order: every step is a strict operator, or has the precision of the operator that it is the gradient of, but fast
+//!   for invariant ([`Precision::of_gradients`](crate::Precision::of_gradients)). Nothing depends on which thread comes first.
 
 mod composed;
 pub(crate) mod scalar;

@@ -55,7 +55,7 @@ fn of_matrix(gradient: &mut Gradient, product: &MatMul, [mut a, b, mut upstream]
     }
     let is_summed = upstream.info.shape()[..upstream.info.shape().rank() - 2] != wanted.info.shape()[..wanted.info.shape().rank() - 2];
     let output = Some(if is_summed { DType::F32 } else { wanted.info.dtype });
-    let of = |transpose_a, transpose_b| MatMul { transpose_a, transpose_b, output, ..*product };
+    let of = |transpose_a, transpose_b| MatMul { transpose_a, transpose_b, output, precision: product.precision.of_gradients(), ..*product };
     match (index == A, ta, tb) {
         (true, false, _) => gradient.apply(of(false, !tb), &[upstream, b]),
         (true, true, _) => gradient.apply(of(tb, true), &[b, upstream]),

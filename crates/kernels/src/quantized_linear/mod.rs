@@ -300,7 +300,7 @@ impl Operator for QuantizedLinear {
             }
             let [_, k] = layers.extents();
             let rows = gradient.apply(Dequantize { format: self.format, width: k as u64, dtype: DType::F32 }, &[weight])?;
-            gradient.apply(MatMul { output: Some(layers.x.dtype), precision: self.precision, ..MatMul::default() }, &[upstream, rows])
+            gradient.apply(MatMul { output: Some(layers.x.dtype), precision: self.precision.of_gradients(), ..MatMul::default() }, &[upstream, rows])
         })
     }
 }

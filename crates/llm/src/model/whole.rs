@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use elinvar::{DType, Error, Gradients, Result, Tensor};
+use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 
 use super::{
     Model,
@@ -93,10 +93,16 @@ impl Model {
         layers.fold(self.begin(tokens), |stream, (layer, context)| layer.forward(&stream?, &texts.positions, context))
     }
 
-    /// The stream before the first layer. In fast precision a GPU computes in bf16 if that is the weights' type: mixed precision, in which what is trained,
-    /// its gradient and sums are f32. f16 has too small a range for gradients.
+    /// The stream before the first layer, with the precision of what follows. In fast precision a GPU computes in bf16 if that is the weights' type: mixed
+    /// precision, in which what is trained, its gradient and sums are f32. f16 has too small a range for gradients.
     fn begin(&self, tokens: &Tensor) -> Result<Tensor> {
-        self.embed(tokens)?.cast(self.stream_type())
+        let stream = self.embed(tokens)?.cast(self.stream_type())?;
+        stream.on(&stream.executor().with_precision(self.whole_precision()))
+    }
+
+    /// The precision of whole texts: losses and what is trained by them are sums over tokens.
+    fn whole_precision(&self) -> Precision {
+        self.executor.precision().of_gradients()
     }
 
     /// The type of the stream between the layers.
@@ -110,7 +116,7 @@ impl Model {
     }
 
     fn is_fast_gpu(&self) -> bool {
-        self.executor.properties().simd_width > 1 && self.executor.precision().is_fast()
+        self.executor.properties().simd_width > 1 && self.whole_precision().is_fast()
     }
 
     /// Rows of the stream whose logits are in memory together: parts of about the same size.

@@ -187,7 +187,8 @@ pub(super) fn gradient(attention: &Attention, inputs: &[Option<TensorInfo>], ups
             None => {
                 let mut given: Vec<_> = (AT.q..=AT.lengths).map(|index| gradient.optional(index)).collect();
                 given.extend([gradient.output(0)?, gradient.upstream(0)?].map(Some));
-                let operator = AttentionGradient { tokens_first: attention.tokens_first, precision: attention.precision, scoring: attention.scoring };
+                let precision = attention.precision.of_gradients();
+                let operator = AttentionGradient { tokens_first: attention.tokens_first, precision, scoring: attention.scoring };
                 &*found.insert(gradient.apply_all(operator, &given)?)
             }
         };

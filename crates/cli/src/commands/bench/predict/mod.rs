@@ -39,7 +39,7 @@ pub(crate) struct PredictArgs {
     /// Decode this many tokens from an empty context
     #[arg(long, default_value_t = 128, value_name = "TOKENS")]
     generate: usize,
-    /// Compute matmul and attention in this precision: strict, invariant or fast [default: fast]
+    /// Compute matmul and attention in this precision: strict, invariant or fast [default: invariant]
     #[arg(long)]
     precision: Option<Precision>,
     /// Print JSON
