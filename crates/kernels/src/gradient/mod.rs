@@ -205,3 +205,28 @@ impl Gradient {
         self.cast(x, dtype)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{DType, Operator, Result, TensorInfo};
+    use crate::{Precision, attention::Attention, matmul::MatMul};
+
+    #[test]
+    fn gradients_are_strict_or_fast() -> Result<()> {
+        let matrix = Some(TensorInfo::new(DType::F32, &[4, 4])?);
+        let heads = Some(TensorInfo::new(DType::F32, &[1, 2, 3, 8])?);
+        for (precision, expected) in
+            [(Precision::Strict, Precision::Strict), (Precision::Invariant, Precision::Fast), (Precision::Fast, Precision::Fast)]
+        {
+            let product = MatMul { precision, ..MatMul::default() }.gradient(&[matrix, matrix, None], &[matrix], &[true, true, false])?;
+            let attention = Attention { precision, ..Attention::default() };
+            let attention = attention.gradient(&[heads, heads, heads, None, None, None], &[heads], &[true, true, true, false, false, false])?;
+            for (definition, name, count) in [(product, "matmul", 2), (attention, "attention_gradient", 1)] {
+                let found: Vec<_> =
+                    definition.steps.iter().filter(|step| step.operator.name() == name).map(|step| step.operator.precision()).collect();
+                assert_eq!(found, vec![expected; count], "{name}, {precision}");
+            }
+        }
+        Ok(())
+    }
+}

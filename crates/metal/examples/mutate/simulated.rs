@@ -46,13 +46,15 @@ impl Outcome {
 }
 
 pub(crate) fn main() -> Result<()> {
-    let (mut wanted, mut seeds, mut most, mut named, mut shard, mut units) = (Vec::new(), 4, usize::MAX, String::new(), (0, 1), None);
+    let (mut wanted, mut seeds, mut most, mut named, mut kernel) = (Vec::new(), 4, usize::MAX, String::new(), String::new());
+    let (mut shard, mut units) = ((0, 1), None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--seeds" => seeds = arguments.next().ok_or("--seeds needs a number")?.parse()?,
             "--cases" => most = arguments.next().ok_or("--cases needs a number")?.parse()?,
             "--named" => named = arguments.next().ok_or("--named needs a part of cases' names")?,
+            "--kernel" => kernel = arguments.next().ok_or("--kernel needs a part of kernels' names")?,
             "--nvidia" => units = Some(arguments.next().ok_or("--nvidia needs a number of compute units")?.parse()?),
             "--shard" => {
                 let text = arguments.next().ok_or("--shard needs INDEX/COUNT")?;
@@ -69,7 +71,7 @@ pub(crate) fn main() -> Result<()> {
     };
     let first_rejected = accepted.len();
     let cases: Vec<Case> = accepted.into_iter().chain(if units.is_none() { conformance::rejected() } else { Vec::new() }).collect();
-    let files = files_of(&cases, device.properties());
+    let files = files_of(&cases, &kernel, device.properties());
     let is_wanted = |place: &str| wanted.is_empty() || wanted.iter().any(|part| place.contains(part.as_str()));
     let mut slowest_first: Vec<_> = files.values().collect();
     slowest_first.sort_by_key(|(_, users)| std::cmp::Reverse(users.len()));
@@ -111,12 +113,13 @@ fn next_of<'a, T>(all: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
     all.get(index).map(|item| (index, item))
 }
 
-/// The Metal files the cases' kernels are made of, and the cases that use each.
-fn files_of(cases: &[Case], device: &DeviceProperties) -> BTreeMap<&'static str, (MetalFile, Vec<usize>)> {
+/// The Metal files that kernels of this name are made of, and the cases that use each.
+fn files_of(cases: &[Case], name: &str, device: &DeviceProperties) -> BTreeMap<&'static str, (MetalFile, Vec<usize>)> {
     let mut files: BTreeMap<&'static str, (MetalFile, Vec<usize>)> = BTreeMap::new();
     for (index, case) in cases.iter().enumerate() {
         let Ok(plan) = case.plan(device) else { continue };
-        for file in plan.launches.iter().filter_map(|l| l.kernel.metal.as_ref()?.form()).flat_map(|form| form.files) {
+        let named = plan.launches.iter().filter(|launch| launch.kernel.key.to_string().contains(name));
+        for file in named.filter_map(|l| l.kernel.metal.as_ref()?.form()).flat_map(|form| form.files) {
             if !file.name.ends_with(".metal") {
                 continue;
             }
