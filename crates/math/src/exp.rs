@@ -139,7 +139,7 @@ pub(super) fn raised_power<R: Real>(t: R) -> (R, R) {
     (rounded - R::of(ROUND_RAISED), R::from_bits(R::exponents(rounded.bits())))
 }
 
-/// `e^-t / LOWERED` for `0 <= t <= 150`; at most 0.9 ulp off.
+/// `e^-t / LOWERED` for `0 <= t <= 150`, in the order of [`exp_nonpositive`].
 #[inline(always)]
 pub(super) fn raised<R: Real>(t: R) -> R {
     let (n, power) = raised_power(t);
