@@ -159,7 +159,7 @@ impl Drafter {
             let (tokens, pages) = (&sequence.tokens[start..sequence.computed], &sequence.pages);
             parts.push(Part { tokens, drafts: &[], position: start, pages, adapter: None, settings: GREEDY });
         }
-        if parts.is_empty() { Ok(()) } else { runner.run(&parts, || ()).map(drop) }
+        if parts.is_empty() { Ok(()) } else { runner.run(&parts).map(drop) }
     }
 }
 
@@ -178,7 +178,7 @@ fn draft(runner: &mut Runner, schedule: &mut Schedule, wanted: &[(RequestId, usi
         let settings = sequence.request.sampling.settings()?;
         parts.push(Part { tokens, drafts: &[], position: sequence.followed, pages: &sequence.pages, adapter: None, settings });
     }
-    let drawn = runner.run(&parts, || ())?;
+    let drawn = runner.run(&parts)?;
     for ((id, tokens), drawn) in texts.iter().zip(drawn) {
         let Some(sequence) = schedule.find(*id) else { continue };
         sequence.followed += tokens.len();

@@ -28,7 +28,7 @@ pub use drafts::{DraftSource, Drafts};
 pub use logprobs::Logprobs;
 use pages::PAGE;
 pub use request::{EngineOptions, EngineStatistics, Output, Request, RequestId};
-use runner::{GREEDY, Part, Runner};
+use runner::{Part, Run, Runner};
 use schedule::{Schedule, Share};
 use sequence::Sequence;
 
@@ -61,6 +61,8 @@ pub struct Engine {
     schedule: Schedule,
     adapters: EngineAdapters,
     drafter: Option<Drafter>,
+    /// The next step, if it was submitted before the tokens were known that it computes.
+    coming: Option<(Vec<Share>, Run)>,
     submitted: u64,
     computed: u64,
     cached: u64,
@@ -105,6 +107,7 @@ impl Engine {
             schedule,
             adapters,
             drafter,
+            coming: None,
             submitted: 0,
             computed: 0,
             cached: 0,
@@ -130,6 +133,7 @@ impl Engine {
     /// # Errors
     /// A kernel does not compile, or out of memory.
     pub fn compile(&mut self) -> Result<()> {
+        self.abandon();
         self.runner.compile(&self.options)
     }
 
@@ -206,7 +210,59 @@ impl Engine {
 
     /// Computes a step: a token of each request that has its prompt in the cache, with guesses of more, and parts of the prompts of others. A request whose
     /// logits are no numbers fails alone.
+    ///
+    /// Where the device computes beside the host, the step after may be under way when this one's tokens are handed out: if all requests go on and none is to begin.
     pub fn step(&mut self) -> Vec<Output> {
+        if self.coming.as_ref().is_some_and(|(shares, _)| !shares.iter().any(|share| self.is_running(share))) {
+            self.abandon();
+        }
+        let (shares, run) = match self.coming.take() {
+            Some((shares, run)) => {
+                self.schedule.steps += 1;
+                (shares, Ok(run))
+            }
+            None => {
+                let shares = self.plan();
+                if shares.is_empty() {
+                    return Vec::new();
+                }
+                let run = self.begin(&shares);
+                (shares, run)
+            }
+        };
+        let mut outputs = Vec::new();
+        match run.and_then(|run| self.finish(&shares, run)) {
+            Ok(drawn) => self.proceed(&shares, drawn, &mut outputs),
+            Err(error) => {
+                self.abandon();
+                let is_one = shares.iter().map(|share| 1 + share.drafts).sum::<usize>() == 1;
+                let running: Vec<_> = shares.into_iter().filter(|share| self.is_running(share)).collect();
+                for share in running.into_iter().map(|share| Share { drafts: 0, ..share }) {
+                    // What was computed of a text is computed again to the same end.
+                    let again = if is_one { Err(error.clone()) } else { self.begin(&[share]).and_then(|run| self.finish(&[share], run)) };
+                    match again {
+                        Ok(drawn) => self.proceed(&[share], drawn, &mut outputs),
+                        Err(error) => self.fail(share, error, &mut outputs),
+                    }
+                }
+            }
+        }
+        outputs
+    }
+
+    fn is_running(&self, share: &Share) -> bool {
+        self.schedule.running.iter().any(|sequence| sequence.id == share.id)
+    }
+
+    /// Waits for the next step, if it was submitted, and forgets it, and what went wrong in it.
+    fn abandon(&mut self) {
+        if let Some((_, mut run)) = self.coming.take() {
+            drop(self.runner.wait(&mut run));
+        }
+    }
+
+    /// What the next step computes.
+    fn plan(&mut self) -> Vec<Share> {
         self.schedule.admit(&self.options);
         if let Some(drafter) = &mut self.drafter
             && drafter.guess(&mut self.schedule, &self.options).is_err()
@@ -215,56 +271,63 @@ impl Engine {
             self.draft_failures += 1;
             self.schedule.running.iter_mut().for_each(|sequence| sequence.drafts.clear());
         }
-        let shares = self.schedule.plan(&self.options);
-        let mut outputs = Vec::new();
-        match self.compute(&shares) {
-            Ok(drawn) => self.proceed(&shares, drawn, &mut outputs),
-            // What was computed of a text is computed again to the same end.
-            Err(_) if shares.len() > 1 || shares.iter().any(|share| share.drafts > 0) => {
-                for share in shares.into_iter().map(|share| Share { drafts: 0, ..share }) {
-                    match self.compute(&[share]) {
-                        Ok(drawn) => self.proceed(&[share], drawn, &mut outputs),
-                        Err(error) => self.fail(share, error, &mut outputs),
-                    }
-                }
-            }
-            Err(error) => shares.iter().take(1).for_each(|&share| self.fail(share, error.clone(), &mut outputs)),
-        }
-        outputs
+        self.schedule.plan(&self.options)
     }
 
-    /// What comes after each share, where it is the end of its text: a token, and another for each guess that was right.
-    fn compute(&mut self, shares: &[Share]) -> Result<Vec<Vec<Drawn>>> {
-        if shares.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sequence_of = |share: &Share| {
-            let sequence = self.schedule.running.iter().find(|sequence| sequence.id == share.id);
-            sequence.ok_or_else(|| Error::internal("a share of no request"))
-        };
-        let sequences = shares.iter().map(sequence_of).collect::<Result<Vec<_>>>()?;
+    /// Submits a step of these shares.
+    fn begin(&mut self, shares: &[Share]) -> Result<Run> {
         let mut parts = Vec::new();
-        for (sequence, share) in sequences.iter().zip(shares) {
-            let Sequence { tokens, computed, pages, request, adapter, drafts, .. } = sequence;
-            let settings = if request.is_drawn_on_device() { request.sampling.settings()? } else { GREEDY };
-            let adapter = adapter.map(|adapter| adapter.number);
+        for share in shares {
+            let sequence = self.schedule.running.iter().find(|sequence| sequence.id == share.id);
+            let sequence = sequence.ok_or_else(|| Error::internal("a share of no request"))?;
+            let Sequence { tokens, computed, pages, adapter, drafts, .. } = sequence;
+            let (settings, adapter) = (sequence.settings()?, adapter.map(|adapter| adapter.number));
             let (tokens, drafts) = (&tokens[*computed..][..share.tokens], &drafts[..share.drafts]);
             parts.push(Part { tokens, drafts, position: *computed, pages, adapter, settings });
         }
-        // A mask can take as long as a step does.
-        let ends = sequences.iter().zip(shares).filter(|(sequence, share)| share.tokens == sequence.remaining());
-        let constraints = ends.filter_map(|(sequence, _)| sequence.request.constraint.as_ref());
+        self.runner.submit(&parts)
+    }
+
+    /// Submits the step after `run`, which is that of `shares`, if only the tokens that it computes are still unknown.
+    fn follow(&mut self, shares: &[Share], run: &mut Run) -> Option<(Vec<Share>, Run)> {
+        let Self { runner, schedule, options, .. } = self;
+        let capacity = options.context.min(options.cache_tokens);
+        let goes_on = |sequence: &Sequence| {
+            let is_last = sequence.generated() + 1 >= sequence.request.max_tokens || sequence.tokens.len() + 1 >= capacity;
+            sequence.remaining() == 1 && !is_last && sequence.adapter.is_none() && !sequence.request.is_looked_at()
+        };
+        let admits = !schedule.waiting.is_empty() && schedule.running.len() < options.running;
+        let all = schedule.running.len() == shares.len() && !admits && schedule.running.iter().all(goes_on);
+        if self.drafter.is_some() || !all || !shares.iter().all(|share| schedule.has_room_ahead(share.id, 2)) {
+            return None;
+        }
+        let part = |share: &Share| {
+            let sequence = schedule.running.iter().find(|sequence| sequence.id == share.id)?;
+            let settings = sequence.settings().ok()?;
+            Some(Part { tokens: &[0], drafts: &[], position: sequence.computed + 1, pages: &sequence.pages, adapter: None, settings })
+        };
+        let parts = shares.iter().map(part).collect::<Option<Vec<_>>>()?;
+        // Whatever fails here fails again when the step is waited for, or the next one is submitted.
+        let next = runner.follow(run, &parts).ok().flatten()?;
+        Some((shares.to_vec(), next))
+    }
+
+    /// What comes after each share, where it is the end of its text: a token, and another for each guess that was right. Nothing of requests that are no more.
+    fn finish(&mut self, shares: &[Share], mut run: Run) -> Result<Vec<Vec<Drawn>>> {
+        self.coming = self.follow(shares, &mut run);
+        let sequences: Vec<_> = shares.iter().map(|share| self.schedule.running.iter().find(|sequence| sequence.id == share.id)).collect();
+        // A mask can take as long as a step does: it is found while the device computes.
+        let ends = sequences.iter().zip(shares).filter_map(|(sequence, share)| sequence.filter(|sequence| share.tokens == sequence.remaining()));
         let vocabulary = self.runner.model().config().vocab_size;
-        let tokens = self.runner.run(&parts, || constraints.for_each(|constraint| constraint.find(vocabulary)))?;
+        ends.filter_map(|sequence| sequence.request.constraint.as_ref()).for_each(|constraint| constraint.find(vocabulary));
+        let tokens = self.runner.wait(&mut run)?;
         self.computed += shares.iter().map(|share| (share.tokens + share.drafts) as u64).sum::<u64>();
-        let drawn = |(index, (sequence, tokens)): (usize, (&&Sequence, Vec<u32>))| {
-            if shares[index].tokens < sequence.remaining() {
-                return Ok(Vec::new());
-            }
+        let drawn = |(index, (sequence, tokens)): (usize, (&Option<&Sequence>, Vec<u32>))| {
+            let Some(sequence) = sequence.filter(|sequence| shares[index].tokens == sequence.remaining()) else { return Ok(Vec::new()) };
             let Sequence { request, tokens: text, drafts, .. } = sequence;
             let right = drafts[..shares[index].drafts].iter().zip(&tokens).take_while(|(draft, token)| draft == token).count();
             let drawn = |(place, token): (usize, u32)| {
-                let logits = request.is_looked_at().then(|| self.runner.logits(index, place)).transpose()?;
+                let logits = request.is_looked_at().then(|| self.runner.logits(&run, index, place)).transpose()?;
                 let token = match &logits {
                     Some(logits) if !request.is_drawn_on_device() => choice::token(request, logits, text, request.prompt.len())?,
                     _ => token,

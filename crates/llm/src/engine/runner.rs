@@ -1,11 +1,11 @@
 //! Steps over the paged cache: from parts of texts to the tokens that come after them.
 
-use std::{iter, sync::Arc};
+use std::{iter, ops::Range, sync::Arc};
 
-use elinvar::{Error, Result, Workspace, kernels::sample::Settings};
+use elinvar::{Completion, Error, Reading, Result, Workspace, kernels::sample::Settings};
 
 use super::{pages::PAGE, request::EngineOptions};
-use crate::model::{Model, PagedCache, PagedStep, Stacks, StepData, StepShape};
+use crate::model::{Model, PagedCache, PagedStep, Stacks, StepData, StepShape, drawn_tokens};
 
 /// Recorded steps that are kept: one for each shape.
 const RECORDINGS: usize = 32;
@@ -44,12 +44,21 @@ pub(super) struct Runner {
     steps: Vec<PagedStep>,
     /// The intermediates of steps, of which one runs at a time.
     workspace: Workspace,
-    /// Where the logits of each part of the last run begin.
-    places: Vec<usize>,
     /// The first slot of no page: where tokens go that only fill up a step.
     spare: usize,
     /// Rows of a step, unless a text by itself has more.
     step_tokens: usize,
+    /// Whether steps follow others although the device does not compute beside the host, for tests.
+    pub(super) always_follows: bool,
+}
+
+/// A step that was submitted.
+pub(super) struct Run {
+    /// Which logits are those of each part: those after it, and after each of its drafts.
+    places: Vec<Range<usize>>,
+    done: Completion,
+    /// What it draws, if it is sent for.
+    drawn: Option<Reading>,
 }
 
 /// The order of parts in a step: those of one token, those of more, those with drafts.
@@ -61,6 +70,13 @@ pub(super) fn order(tokens: usize, drafts: usize) -> usize {
 pub(super) fn bucket(count: usize) -> usize {
     let power = count.next_power_of_two();
     if count <= power / 4 * 3 { power / 4 * 3 } else { power }.max(count.min(2))
+}
+
+/// Parts of one token, of more, and with drafts.
+fn kinds<'a, 'b>(parts: &'a [Part<'b>]) -> [&'a [Part<'b>]; 3] {
+    let first = parts.partition_point(|part| order(part.tokens.len(), part.drafts.len()) < 1);
+    let second = parts.partition_point(|part| part.drafts.is_empty());
+    [&parts[..first], &parts[first..second], &parts[second..]]
 }
 
 /// Rows of so many texts of at most `longest` tokens, filled up.
@@ -104,9 +120,9 @@ impl Runner {
             stacks: None,
             steps: Vec::new(),
             workspace: Workspace::default(),
-            places: Vec::new(),
             spare: pages * PAGE,
             step_tokens: options.step_tokens,
+            always_follows: false,
         })
     }
 
@@ -136,20 +152,76 @@ impl Runner {
         self.steps.iter().map(|step| step.shape().rows()).max().unwrap_or(0)
     }
 
-    /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts. The host does `meanwhile` while the device
-    /// computes.
+    /// Computes the parts, in the order of [`order`], and gives the token after each, and after each of its drafts.
     ///
     /// # Errors
     /// Out of memory, logits that are no numbers, or a failed device.
-    pub(super) fn run(&mut self, parts: &[Part<'_>], meanwhile: impl FnOnce()) -> Result<Vec<Vec<u32>>> {
-        let (first, second) =
-            (parts.partition_point(|part| order(part.tokens.len(), part.drafts.len()) < 1), parts.partition_point(|part| part.drafts.is_empty()));
-        let (singles, chunks, checked) = (&parts[..first], &parts[first..second], &parts[second..]);
+    pub(super) fn run(&mut self, parts: &[Part<'_>]) -> Result<Vec<Vec<u32>>> {
+        let mut run = self.submit(parts)?;
+        self.wait(&mut run)
+    }
+
+    /// Submits a step of the parts, in the order of [`order`], to be waited for before another one is submitted.
+    ///
+    /// # Errors
+    /// Out of memory, or a failed device.
+    pub(super) fn submit(&mut self, parts: &[Part<'_>]) -> Result<Run> {
+        let shape = self.shape(parts);
+        let (data, places) = self.data(&shape, parts)?;
+        let index = self.prepare(shape)?;
+        let done = self.steps[index].submit(&self.model, &data, false)?;
+        Ok(Run { places, done, drawn: None })
+    }
+
+    /// Submits a step of the tokens that `run`, the last one, draws, before they are known: in the same order, with nothing for their `tokens`. There is none
+    /// where the device has not computed beside the host, or steps of other shapes are between.
+    ///
+    /// # Errors
+    /// A failed device.
+    pub(super) fn follow(&mut self, run: &mut Run, parts: &[Part<'_>]) -> Result<Option<Run>> {
+        let shape = self.shape(parts);
+        let (data, places) = self.data(&shape, parts)?;
+        let Some(step) = self.steps.last_mut().filter(|step| step.shape() == shape && shape.goes_on()) else { return Ok(None) };
+        if run.drawn.insert(step.read_later()?).is_complete() && !self.always_follows {
+            return Ok(None);
+        }
+        let done = step.submit(&self.model, &data, true)?;
+        Ok(Some(Run { places, done, drawn: None }))
+    }
+
+    /// Waits for the last run, or for the one that it follows, and gives the token after each part, and after each of its drafts.
+    ///
+    /// # Errors
+    /// Logits that are no numbers, or a failed device.
+    pub(super) fn wait(&self, run: &mut Run) -> Result<Vec<Vec<u32>>> {
+        let drawn = run.drawn.take().map_or_else(|| self.last()?.drawn(), |reading| Ok(drawn_tokens(&reading.wait()?)));
+        run.done.wait()?;
+        let drawn = drawn?;
+        let of_part = |place: &Range<usize>| drawn.get(place.clone()).map(<[u32]>::to_vec);
+        run.places.iter().map(of_part).collect::<Option<_>>().ok_or_else(|| Error::internal("a step drew too few tokens"))
+    }
+
+    /// The logits after part `index` of the last run, or after one of its drafts.
+    ///
+    /// # Errors
+    /// A failed device.
+    pub(super) fn logits(&self, run: &Run, index: usize, draft: usize) -> Result<Vec<f32>> {
+        let place = run.places.get(index).ok_or_else(|| Error::internal("logits of no part"))?;
+        self.last()?.logits(place.start + draft)
+    }
+
+    fn last(&self) -> Result<&PagedStep> {
+        self.steps.last().ok_or_else(|| Error::internal("no step has run"))
+    }
+
+    /// What a step of these parts has.
+    fn shape(&self, parts: &[Part<'_>]) -> StepShape {
+        let [singles, chunks, checked] = kinds(parts);
         let longest = |parts: &[Part<'_>]| parts.iter().map(Part::len).max().unwrap_or(0);
         let others = filled(singles.len(), 1) + filled(checked.len(), longest(checked));
         // A step of as many rows as it may have, and no more, fills the tiles of its products.
         let most = self.step_tokens.saturating_sub(others) / chunks.len().max(1);
-        let shape = StepShape {
+        StepShape {
             singles: filled(singles.len(), 1),
             chunks: chunks.len(),
             tokens: bucket(longest(chunks)).min(most).max(longest(chunks)),
@@ -157,32 +229,22 @@ impl Runner {
             width: bucket(longest(checked)),
             entries: entries(parts.iter().map(|part| part.pages.len()).max().unwrap_or(1)),
             adapted: parts.iter().any(|part| part.adapter.is_some()),
-        };
-        let mut data = StepData::default();
-        self.places.clear();
+        }
+    }
+
+    /// The data of a step, and which logits are those of each part.
+    fn data(&self, shape: &StepShape, parts: &[Part<'_>]) -> Result<(StepData, Vec<Range<usize>>)> {
+        let (mut data, mut places, [singles, chunks, checked]) = (StepData::default(), Vec::new(), kinds(parts));
         for (parts, count, tokens, wanted) in
             [(singles, shape.singles, 1, 1), (chunks, shape.chunks, shape.tokens, 1), (checked, shape.checked, shape.width, shape.width)]
         {
             for index in 0..count {
-                if index < parts.len() {
-                    self.places.push(data.wanted.len());
-                }
-                self.add(&mut data, &shape, [tokens, wanted], parts.get(index))?;
+                let (part, place) = (parts.get(index), data.wanted.len());
+                places.extend(part.map(|part| place..place + 1 + part.drafts.len()));
+                self.add(&mut data, shape, [tokens, wanted], part)?;
             }
         }
-        let index = self.prepare(shape)?;
-        let drawn = self.steps[index].run(&self.model, &data, meanwhile)?;
-        let of_part = |(part, &place): (&Part<'_>, &usize)| drawn.get(place..=place + part.drafts.len()).map(<[u32]>::to_vec);
-        parts.iter().zip(&self.places).map(of_part).collect::<Option<_>>().ok_or_else(|| Error::internal("a step drew too few tokens"))
-    }
-
-    /// The logits after part `index` of the last run, or after one of its drafts.
-    ///
-    /// # Errors
-    /// A failed device.
-    pub(super) fn logits(&self, index: usize, draft: usize) -> Result<Vec<f32>> {
-        let (Some(step), Some(place)) = (self.steps.last(), self.places.get(index)) else { return Err(Error::internal("no step has run")) };
-        step.logits(place + draft)
+        Ok((data, places))
     }
 
     /// A text of the step, of `tokens` tokens: those of a part, filled up with such as attend nothing. Logits are computed of `wanted` of them, the last.
@@ -202,7 +264,7 @@ impl Runner {
         for ahead in 0..wanted {
             // Nobody looks at the logits of what fills up.
             let token = given.len() + ahead;
-            data.wanted.push(if given.is_empty() || token > count { 0 } else { index(place + token - 1)? });
+            data.wanted.push(index(if given.is_empty() || token > count { place } else { place + token - 1 })?);
             data.settings.push(part.map_or(GREEDY, |part| part.settings));
         }
         for filled in count..tokens {

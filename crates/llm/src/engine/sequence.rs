@@ -1,10 +1,13 @@
 //! A request on its way.
 
+use elinvar::{Result, kernels::sample::Settings};
+
 use super::{
     adapters::AdapterSlot,
     drafts::Ahead,
     pages::{PAGE, Pool, START},
     request::{Request, RequestId},
+    runner::GREEDY,
 };
 
 pub(super) struct Sequence {
@@ -49,6 +52,14 @@ impl Sequence {
             served: 0,
             preempted: false,
         }
+    }
+
+    /// How the device draws its tokens.
+    ///
+    /// # Errors
+    /// Settings outside their range.
+    pub(super) fn settings(&self) -> Result<Settings> {
+        if self.request.is_drawn_on_device() { self.request.sampling.settings() } else { Ok(GREEDY) }
     }
 
     /// The number of what comes before its first page.

@@ -103,6 +103,58 @@ fn an_invariant_answer_has_the_bits_it_has_alone() {
     }
 }
 
+/// An engine whose steps follow those before as they do on a device that computes beside the host.
+fn following(model: &Arc<Model>, options: EngineOptions) -> Engine {
+    let mut engine = Engine::new(model.clone(), options).unwrap();
+    engine.runner.always_follows = true;
+    engine
+}
+
+#[test]
+fn a_step_that_follows_gives_what_one_does_that_waits() {
+    let model = model(CONFIG);
+    // Texts go beyond pages, and end one after the other.
+    let of = |seed: u32| Request { logprobs: None, ..request([70, 33, 1, 64, 126][seed as usize % 5], seed, 20 + 7 * seed as usize) };
+    let requests: Vec<_> = (0..5).map(of).collect();
+    let expected: Vec<_> = requests.iter().map(|request| alone(&model, DType::F32.into(), request)).collect();
+    for count in [1, 2, 3, 5] {
+        let found = run(&mut following(&model, options(2048, 64, 5)), &requests[..count]);
+        assert!(found.iter().map(|(answer, _)| answer).eq(&expected[..count]), "{count} at a time");
+    }
+
+    // One ends where it was not foreseen, one is cancelled, and one comes, while the next step is under way.
+    let tokens_of = |answer: &Answer| answer.iter().map(|&(token, _)| token).collect::<Vec<_>>();
+    let mut engine = following(&model, options(640, 64, 5));
+    let expected: Vec<_> = expected.iter().map(tokens_of).collect();
+    let end = (8..20).find(|&place| !expected[3][..place].contains(&expected[3][place])).unwrap();
+    let ending = Request { end_tokens: vec![expected[3][end]], ..requests[3].clone() };
+    let ids: Vec<_> = [&requests[0], &requests[1], &ending].map(|request| engine.submit(request.clone()).unwrap()).into();
+    let (mut found, mut late) = (vec![Vec::new(); 3], None);
+    let mut followed = 0;
+    while !engine.is_idle() {
+        for output in engine.step() {
+            match output {
+                Output::Token { request, token, .. } => {
+                    let place = ids.iter().chain(&late).position(|&id| id == request).expect("a token of a request that was cancelled");
+                    assert!(late.is_none() || place != 1);
+                    found[place].push(token);
+                }
+                Output::Finished { finish, request, .. } => assert_eq!(finish == Finish::EndToken, request == ids[2]),
+                Output::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+        followed += usize::from(engine.coming.is_some());
+        if late.is_none() && found[1].len() == 5 {
+            assert!(engine.coming.is_some() && engine.cancel(ids[1]));
+            late = Some(engine.submit(requests[4].clone()).unwrap());
+            found.push(Vec::new());
+        }
+    }
+    assert!(followed > 30, "{followed} steps followed others");
+    assert_eq!(found, [&expected[0], &expected[1][..5], &expected[3][..end], &expected[4]]);
+    assert_eq!(engine.statistics().free_pages, engine.statistics().pages);
+}
+
 #[test]
 fn prompts_that_come_together_share_what_they_have_in_common() {
     let model = model(CONFIG);

@@ -44,7 +44,7 @@ use layer::Layer;
 pub(crate) use matrix::Matrix;
 use module::Module;
 pub(crate) use packed::Packing;
-pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape};
+pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape, drawn_tokens};
 pub(crate) use parts::Linear;
 use parts::Norm;
 pub use session::{Decoding, Session};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use elinvar::{DType, Recording, Result, Tensor, Workspace, kernels::sample::Settings};
+use elinvar::{Completion, DType, Reading, Recording, Result, Tensor, Workspace, kernels::sample::Settings};
 
 use super::{
     CacheType, Model, Stacks,
@@ -61,18 +61,25 @@ impl StepShape {
     pub(crate) fn wanted(&self) -> usize {
         self.singles + self.chunks + self.checked * self.width
     }
+
+    /// Whether the tokens that it draws are those that the next step of its texts computes.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.rows() == self.singles
+    }
 }
 
 /// A recorded step.
 pub(crate) struct PagedStep {
     shape: StepShape,
-    /// Tokens, positions, slots, adapters if there are some, the tokens whose logits are wanted, and tables.
+    /// Positions, slots, adapters if there are some, tokens and those whose logits are wanted unless they are in `drawn`, and tables.
     state: Tensor,
     recording: Recording,
-    /// `[wanted, 2]`: the tokens drawn, and their positions.
+    /// `[wanted, 2]`: the tokens drawn, and their positions; before, of a step that goes on, the tokens that it computes.
     drawn: Tensor,
     factors: Tensor,
     numbers: Tensor,
+    /// What `factors` and `numbers` have.
+    settings: Vec<Settings>,
     logits: Tensor,
 }
 
@@ -98,19 +105,21 @@ impl PagedStep {
     /// Out of memory.
     pub(crate) fn record(model: &Model, stacks: Option<&Stacks>, cache: &PagedCache, workspace: &mut Workspace, shape: StepShape) -> Result<Self> {
         let (executor, rows, count) = (model.executor(), shape.rows(), shape.wanted());
-        let state = executor.zeros(DType::I32, &[(3 + usize::from(shape.adapted)) * rows + count + shape.texts() * shape.entries])?;
+        let given = if shape.goes_on() { 0 } else { rows + count };
+        let state = executor.zeros(DType::I32, &[(2 + usize::from(shape.adapted)) * rows + given + shape.texts() * shape.entries])?;
         let (drawn, factors, numbers) =
             (executor.zeros(DType::I32, &[count, 2])?, executor.zeros(DType::F32, &[count, 3])?, executor.zeros(DType::U32, &[count, 3])?);
         let (recording, logits) = executor.record_in(workspace, |recorded| {
-            let state = state.on(recorded)?;
+            let (state, drawn) = (state.on(recorded)?, drawn.on(recorded)?);
             let mut start = 0;
             let mut next = |count: usize| {
                 start += count;
                 state.slice(0, start - count, count, 1)
             };
-            let (tokens, positions, slots) = (next(rows)?, next(rows)?, next(rows)?);
+            let (positions, slots) = (next(rows)?, next(rows)?);
             let adapters = shape.adapted.then(|| next(rows)).transpose()?;
-            let wanted = next(count)?;
+            let (tokens, wanted) =
+                if shape.goes_on() { (drawn.slice(1, 0, 1, 1)?.reshape(&[rows])?, None) } else { (next(rows)?, Some(next(count)?)) };
             let mut groups = Vec::new();
             let mut first = 0;
             for (texts, tokens) in [(shape.singles, 1), (shape.chunks, shape.tokens), (shape.checked, shape.width)] {
@@ -125,34 +134,55 @@ impl PagedStep {
             let contexts: Vec<_> =
                 layers.map(|(layer, rates)| Context { kept: Kept::Pages(layer.clone(), places.clone()), frequencies: rates.clone() }).collect();
             let adapted = match (stacks, adapters) {
-                (Some(stacks), Some(adapters)) => Some(model.with_rows(stacks, [&adapters, &adapters.gather(&wanted, 0)?])),
+                (Some(stacks), Some(adapters)) => {
+                    let of_logits = wanted.as_ref().map_or(Ok(adapters.clone()), |wanted| adapters.gather(wanted, 0))?;
+                    Some(model.with_rows(stacks, [&adapters, &of_logits]))
+                }
                 _ => None,
             };
-            let logits = adapted.as_ref().unwrap_or(model).logits_of(&tokens, &positions, &contexts, &wanted)?;
-            drawn.on(recorded)?.sample(&logits, &factors, &numbers)?;
+            let logits = adapted.as_ref().unwrap_or(model).logits_of(&tokens, &positions, &contexts, wanted.as_ref())?;
+            drawn.sample(&logits, &factors, &numbers)?;
             Ok(logits)
         })?;
-        Ok(Self { shape, state, recording, drawn, factors, numbers, logits })
+        Ok(Self { shape, state, recording, drawn, factors, numbers, settings: Vec::new(), logits })
     }
 
-    /// Runs the step, and gives the token after each whose logits are computed. The host does `meanwhile` while the device computes.
+    /// Submits the step, whose tokens are those that its last run drew, if it `follows` that one.
     ///
     /// # Errors
-    /// Logits that are no numbers, or a failed device.
-    pub(crate) fn run(&self, model: &Model, data: &StepData, meanwhile: impl FnOnce()) -> Result<Vec<u32>> {
+    /// A failed device. Of the completion: logits that are no numbers, or a failed device.
+    pub(crate) fn submit(&mut self, model: &Model, data: &StepData, follows: bool) -> Result<Completion> {
         let StepData { tokens, positions, slots, adapters, wanted, tables, settings } = data;
         let adapters: &[i32] = if self.shape.adapted { adapters } else { &[] };
-        self.state.write(&[&tokens[..], positions, slots, adapters, wanted, tables].concat())?;
-        // A draw is that of the position after.
-        let drawn: Vec<i32> = wanted.iter().flat_map(|&row| [0, positions.get(row as usize).copied().unwrap_or(0)]).collect();
-        self.drawn.write(&drawn)?;
-        self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
-        self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
-        let done = model.executor().replay(&self.recording)?;
-        meanwhile();
-        let drawn = self.drawn.to_vec::<i32>();
-        done.wait()?;
-        Ok(drawn?.chunks_exact(2).map(|state| state[0].cast_unsigned()).collect())
+        let given: [&[i32]; 2] = if self.shape.goes_on() { [&[], &[]] } else { [tokens, wanted] };
+        self.state.write(&[positions, slots, adapters, given[0], given[1], tables].concat())?;
+        if !follows {
+            // A draw is that of the position after.
+            let of_row = |&row: &i32| [tokens, positions].map(|of| of.get(row as usize).copied().unwrap_or(0));
+            self.drawn.write(&wanted.iter().flat_map(of_row).collect::<Vec<_>>())?;
+        }
+        if self.settings != *settings {
+            self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
+            self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
+            self.settings.clone_from(settings);
+        }
+        model.executor().replay(&self.recording)
+    }
+
+    /// Waits for the last run, and gives the token after each whose logits are computed.
+    ///
+    /// # Errors
+    /// A failed device.
+    pub(crate) fn drawn(&self) -> Result<Vec<u32>> {
+        Ok(self.drawn.to_vec::<i32>()?.chunks_exact(2).map(|state| state[0].cast_unsigned()).collect())
+    }
+
+    /// The same, which the next run does not change: for [`drawn_tokens`].
+    ///
+    /// # Errors
+    /// A failed device.
+    pub(crate) fn read_later(&self) -> Result<Reading> {
+        self.drawn.read_later()
     }
 
     /// The logits `[vocab_size]` of one of the tokens of the last run whose logits are computed.
@@ -174,11 +204,17 @@ impl PagedStep {
     }
 }
 
+/// What [`PagedStep::read_later`] read.
+pub(crate) fn drawn_tokens(bytes: &[u8]) -> Vec<u32> {
+    let of_state = |&[a, b, c, d, ..]: &[u8; 8]| u32::from_ne_bytes([a, b, c, d]);
+    bytes.as_chunks().0.iter().map(of_state).collect()
+}
+
 impl Model {
-    /// The logits `[wanted, vocab_size]` after some of the tokens of a step of many texts.
-    fn logits_of(&self, tokens: &Tensor, positions: &Tensor, contexts: &[Context], wanted: &Tensor) -> Result<Tensor> {
+    /// The logits `[wanted, vocab_size]` after some of the tokens of a step of many texts, or after all of them.
+    fn logits_of(&self, tokens: &Tensor, positions: &Tensor, contexts: &[Context], wanted: Option<&Tensor>) -> Result<Tensor> {
         let layers = self.layers.iter().zip(contexts);
         let stream = layers.fold(self.embed(tokens), |stream, (layer, context)| layer.forward(&stream?, positions, context))?;
-        self.project(&stream.gather(wanted, 0)?)
+        self.project(&wanted.map_or(Ok(stream.clone()), |wanted| stream.gather(wanted, 0))?)
     }
 }
