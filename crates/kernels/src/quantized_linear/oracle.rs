@@ -48,15 +48,35 @@ struct Layers<'a> {
     /// Whether rows and results are bf16.
     narrow: bool,
     precision: Precision,
+    /// Whether rows have chunks of zeros and of subnormal numbers, and others an infinity or NaN.
+    unusual: bool,
 }
 
+/// Elements that share a scale.
+const CHUNK: usize = 32;
+
 impl Layers<'_> {
+    /// Gives every row something unusual: the first chunks of zeros and subnormal numbers, those after it an infinity of either sign and NaN in their last chunk.
+    fn unusual(self, x: &HostTensor) -> HostTensor {
+        let mut values = x.to_f64();
+        for (r, row) in values.chunks_exact_mut(self.k).enumerate() {
+            match r % 4 {
+                0 => {
+                    row[..CHUNK].fill(0.0);
+                    row[CHUNK..2 * CHUNK].fill(1e-40);
+                }
+                not_finite => row[self.k - 7] = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN][not_finite - 1],
+            }
+        }
+        HostTensor::from_f64(x.dtype(), x.dims(), &values)
+    }
+
     fn case(self) -> Case {
         let Self { format, m, k, gated, precision, .. } = self;
         let (n, layers) = (self.n.to_vec(), self.n.len());
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
-        inputs[AT.x] = uniform(self.x, &[m, k], 1);
+        inputs[AT.x] = uniform(self.x, &[m, k], 1).map(|x| if self.unusual { self.unusual(&x) } else { x });
         inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
         for (index, &n) in n.iter().enumerate() {
             inputs[AT.w0 + index] = Some(random_rows(format, n, k, 3 + index as u64));
@@ -75,8 +95,10 @@ impl Layers<'_> {
             Precision::Fast => strict + size * (k as f64).sqrt() * 2f64.powi(-7),
         });
         let output = self.narrow.then_some(DType::BF16);
-        Case::new(QuantizedLinear { format, epsilon, gated, precision, output }, inputs, bound, move |i| {
-            let x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
+        let case = Case::new(QuantizedLinear { format, epsilon, gated, precision, output }, inputs, bound, move |i| {
+            let mut x = epsilon.map_or_else(|| i[AT.x].clone(), |epsilon| rms_norm(&i[AT.x], &i[AT.norm], k, epsilon.into()));
+            // What is not finite makes its chunk's scale NaN.
+            x.chunks_mut(CHUNK).filter(|chunk| chunk.iter().any(|x| !x.is_finite())).for_each(|chunk| chunk.fill(f64::NAN));
             let layer = |index: usize| {
                 let packed: Vec<u8> = i[AT.w0 + index].iter().map(|byte| *byte as u8).collect();
                 let mut decoded = vec![0.0; n[index] * k];
@@ -91,7 +113,8 @@ impl Layers<'_> {
                 return vec![layer(0).iter().zip(layer(1)).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()];
             }
             (0..n.len()).map(layer).collect()
-        })
+        });
+        if self.unusual { case.of_rounded_steps() } else { case }
     }
 }
 
@@ -110,6 +133,7 @@ pub(crate) fn cases() -> Vec<Case> {
             residual: false,
             narrow: false,
             precision: Precision::Strict,
+            unusual: false,
         };
         cases.push(Layers { k: 2560, ..of }.case());
         cases.push(Layers { m: 5, n: &[9], x: DType::BF16, bias: Some(DType::BF16), ..of }.case());
@@ -118,6 +142,7 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(Layers { k: 768, n: &[40, 10, 10], norm: Some(DType::BF16), ..of }.case());
         cases.push(Layers { k: 1024, n: &[33, 33], norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..of }.case());
         cases.push(Layers { m: 2, n: &[19], residual: true, ..of }.case());
+        cases.push(Layers { m: 5, k: 512, unusual: true, ..of }.case());
     }
     let of = Layers {
         format: Format::Q4_0,
@@ -131,6 +156,7 @@ pub(crate) fn cases() -> Vec<Case> {
         residual: false,
         narrow: false,
         precision: Precision::Strict,
+        unusual: false,
     };
     // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
     cases.push(of.case());
@@ -155,6 +181,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(Layers { m: 18, k: 2304, n: &[65], residual: true, ..of }.case());
     for format in [Format::Q8_0, Format::Q4K, Format::Q2K, Format::Q6K] {
         cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
+    }
+    // Rows of gates that more than eight lanes share.
+    cases.push(Layers { k: 4096, n: &[33, 33], gated: true, ..of }.case());
+    for m in [1, 9, 34] {
+        cases.push(Layers { m, k: 768, n: &[40], unusual: true, ..of }.case());
     }
     let fast = Layers { precision: Precision::Fast, ..of };
     cases.push(Layers { m: 160, n: &[37], ..fast }.case());
