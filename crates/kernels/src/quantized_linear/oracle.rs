@@ -182,7 +182,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for format in [Format::Q8_0, Format::Q4K, Format::Q2K, Format::Q6K] {
         cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
     }
-    // Rows of gates that more than eight lanes share.
+    // Gates of long rows.
     cases.push(Layers { k: 4096, n: &[33, 33], gated: true, ..of }.case());
     for m in [1, 9, 34] {
         cases.push(Layers { m, k: 768, n: &[40], unusual: true, ..of }.case());
