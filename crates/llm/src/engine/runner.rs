@@ -180,12 +180,15 @@ impl Runner {
     /// A failed device.
     pub(super) fn follow(&mut self, run: &mut Run, parts: &[Part<'_>]) -> Result<Option<Run>> {
         let shape = self.shape(parts);
-        let (data, places) = self.data(&shape, parts)?;
-        let Some(step) = self.steps.last_mut().filter(|step| step.shape() == shape && shape.goes_on()) else { return Ok(None) };
-        if run.drawn.insert(step.read_later()?).is_complete() && !self.always_follows {
+        if self.last()?.shape() != shape || !shape.goes_on() {
             return Ok(None);
         }
-        let done = step.submit(&self.model, &data, true)?;
+        if run.drawn.insert(self.last()?.read_later()?).is_complete() && !self.always_follows {
+            return Ok(None);
+        }
+        let (data, places) = self.data(&shape, parts)?;
+        let index = self.prepare(shape)?;
+        let done = self.steps[index].submit(&self.model, &data, true)?;
         Ok(Some(Run { places, done, drawn: None }))
     }
 

@@ -162,6 +162,8 @@ impl PagedStep {
             self.drawn.write(&wanted.iter().flat_map(of_row).collect::<Vec<_>>())?;
         }
         if self.settings != *settings {
+            // Until both are written, they have nobody's.
+            self.settings.clear();
             self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
             self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
             self.settings.clone_from(settings);
