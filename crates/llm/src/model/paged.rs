@@ -162,7 +162,7 @@ impl PagedStep {
             self.drawn.write(&wanted.iter().flat_map(of_row).collect::<Vec<_>>())?;
         }
         if self.settings != *settings {
-            // Until both are written, they have nobody's.
+            // A write that fails leaves neither known.
             self.settings.clear();
             self.factors.write(&settings.iter().flat_map(Settings::factors).collect::<Vec<_>>())?;
             self.numbers.write(&settings.iter().flat_map(Settings::numbers).collect::<Vec<_>>())?;
