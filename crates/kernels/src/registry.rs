@@ -8,11 +8,11 @@ pub use crate::{description::Description, signature::Port};
 
 /// The folders of operators: the descriptions of each, and its cases of the conformance suite.
 macro_rules! folders {
-    ($($folder:ident $(:: $inner:ident)?,)*) => {
-        const FOLDERS: &[&[Description]] = &[$(crate::$folder $(::$inner)?::DESCRIPTIONS,)*];
+    ($($folder:ident $(:: $inner:ident)*,)*) => {
+        const FOLDERS: &[&[Description]] = &[$(crate::$folder $(::$inner)*::DESCRIPTIONS,)*];
 
         #[cfg(any(test, feature = "conformance"))]
-        pub(crate) const CASES: &[fn() -> Vec<Case>] = &[$(crate::$folder $(::$inner)?::oracle::cases,)*];
+        pub(crate) const CASES: &[fn() -> Vec<Case>] = &[$(crate::$folder $(::$inner)*::oracle::cases,)*];
     };
 }
 
@@ -21,6 +21,7 @@ folders! {
     attention::decode,
     attention::gradient,
     attention::paged,
+    attention::paged::decode,
     attention_scores,
     binary,
     cast,

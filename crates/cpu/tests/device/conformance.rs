@@ -62,6 +62,7 @@ fn a_fused_operator_has_the_bits_of_what_it_stands_for() {
         "lora_rows",
         "matmul_add",
         "paged_attention",
+        "paged_decode_attention",
         "projection",
         "quantized_linear",
         "rms_norm",

@@ -36,6 +36,7 @@ const NONE: &[&str] = &[
     "ne",
     // Of a cache, which is no leaf.
     "paged_attention",
+    "paged_decode_attention",
     "right_shift",
     "rope_append",
     "sample",

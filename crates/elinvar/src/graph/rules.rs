@@ -5,7 +5,11 @@ use std::sync::Arc;
 use elinvar_core::{DType, DeviceProperties};
 use elinvar_kernels::{
     Operator, Precision,
-    attention::{Attention, decode},
+    attention::{
+        Attention, Scoring,
+        decode::DecodeAttention,
+        paged::{PagedAttention, decode::PagedDecodeAttention},
+    },
     binary::{Binary, BinaryOp},
     cross_entropy::{CrossEntropy, CrossEntropyGradient, LossReduction},
     kv_append::KvAppend,
@@ -42,29 +46,36 @@ pub(super) const RULES: &[Rule] = &[attention, normalised, added, normalised_sum
 fn attention(graph: &Graph, index: usize, device: &DeviceProperties) -> Vec<Proposal> {
     let propose = || {
         let node = &graph.nodes[index];
-        let attention = node.operator::<Attention>()?;
-        let [rotated, keys, values, positions] = [0, 1, 2, 4].map(|input| node.input(input));
-        let (keys, values, positions) = (keys?, values?, positions?);
-        let (rope, [queries, _, frequencies]) = rotation(graph, rotated?.value)?;
+        let (whole, paged) = (node.operator::<Attention>(), node.operator::<PagedAttention>());
+        (whole.is_some() || paged.is_some()).then_some(())?;
+        let [rotated, keys, values] = [0, 1, 2].map(|input| node.input(input));
+        let (rope, [queries, positions, frequencies]) = rotation(graph, rotated?.value)?;
         let appended = |cache: Value| {
             let last = graph.nodes[..index].iter().rev().find(|node| node.changes().any(|value| value == cache))?;
             last.operator::<KvAppend>()?;
-            Some([last.input(0)?, last.input(1)?])
+            Some([last.input(0)?, last.input(1)?, last.input(2)?])
         };
-        let ([cache, keys], [value_cache, values]) = (appended(keys.value)?, appended(values.value)?);
+        let ([cache, keys, slots], [value_cache, values, _]) = (appended(keys?.value)?, appended(values?.value)?);
         let (_, [rows, ..]) = rotation(graph, keys.value)?;
-        let inputs: Vec<Option<Operand>> = [cache, rows, positions, frequencies, value_cache, values, queries].map(Some).into();
-        let (scoring, interleaved) = (attention.scoring, rope.interleaved);
+        let interleaved = rope.interleaved;
+        let mut inputs: Vec<Option<Operand>> = [cache, rows, positions, frequencies, value_cache, values, queries].map(Some).into();
         let mut proposals = Vec::new();
-        let is_one_token = queries.info.shape().rank() == 3 && queries.info.shape()[0] == 1;
-        let (scale, softcap, left_window, precision) = (scoring.scale, scoring.softcap, scoring.left_window, attention.precision);
-        let output = attention.output;
-        let operator = decode::DecodeAttention { scale, softcap, left_window, interleaved, precision, output };
-        if is_one_token
-            && device.has_simdgroups()
-            && operator.gains(&inputs.iter().map(|input| input.map(|input| input.info)).collect::<Vec<_>>(), device)
-        {
-            proposals.push(Proposal { operator: Arc::new(operator), inputs: inputs.clone(), outputs: vec![node.result()?] });
+        let result = vec![node.result()?];
+        let infos = |inputs: &[Option<Operand>]| inputs.iter().map(|input| input.map(|input| input.info)).collect::<Vec<_>>();
+        if let Some(&Attention { scoring, precision, output, .. }) = whole {
+            let is_one_token = queries.info.shape().rank() == 3 && queries.info.shape()[0] == 1;
+            let Scoring { scale, softcap, left_window, .. } = scoring;
+            let operator = DecodeAttention { scale, softcap, left_window, interleaved, precision, output };
+            if is_one_token && device.has_simdgroups() && operator.gains(&infos(&inputs), device) {
+                proposals.push(Proposal { operator: Arc::new(operator), inputs: inputs.clone(), outputs: result });
+            }
+        } else if let Some(&PagedAttention { scale, softcap, left_window, page, precision, output }) = paged {
+            inputs.push(Some(slots));
+            let operator = PagedDecodeAttention { scale, softcap, left_window, page, interleaved, precision, output };
+            let with_table = [&inputs[..], &[node.input(3)]].concat();
+            if operator.gains(&infos(&with_table), device) {
+                proposals.push(Proposal { operator: Arc::new(operator), inputs: with_table, outputs: result });
+            }
         }
         proposals.push(Proposal { operator: Arc::new(RopeAppend { interleaved }), inputs, outputs: Vec::new() });
         Some(proposals)

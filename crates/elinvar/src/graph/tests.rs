@@ -6,7 +6,7 @@ use elinvar_core::{Command, DType, Device, DeviceProperties, NullBackend, Result
 use elinvar_group::Group;
 use elinvar_kernels::{
     Precision,
-    attention::{Attention, Scoring},
+    attention::{Attention, Scoring, paged::PagedAttention},
     cuda::CudaFeatures,
     lora_rows::LoraRows,
     quantized::Format,
@@ -226,6 +226,54 @@ fn a_tensor_that_all_chains_take_leaves_each_a_program() {
 fn cuda(library: bool) -> Executor {
     let properties = DeviceProperties { features: CudaFeatures::of(90, library), ..null().properties().clone() };
     Executor::from_device(Device::new(NullBackend::with_properties(properties))).with_precision(Precision::Fast)
+}
+
+/// Attention over pages of texts of these numbers of tokens, one group of texts after the other.
+fn attend_pages(executor: &Executor, groups: &[[usize; 2]]) -> Vec<String> {
+    let zeros = |dtype, dims: &[usize]| executor.zeros(dtype, dims).unwrap();
+    let tokens = groups.iter().map(|[texts, tokens]| texts * tokens).sum();
+    let (keys, values) = (zeros(DType::F16, &[2, 128, 64]), zeros(DType::F16, &[2, 128, 64]));
+    let (positions, slots, frequencies) = (zeros(DType::I32, &[tokens]), zeros(DType::I32, &[tokens]), zeros(DType::F32, &[32]));
+    let table = zeros(DType::I32, &[groups.iter().map(|[texts, _]| texts).sum(), 4]);
+    let [q, k, v] = [4, 2, 2].map(|heads| zeros(DType::F32, &[tokens * heads * 64]));
+    let (recording, _) = executor
+        .record(|recorded| {
+            let made = |x: &Tensor, heads: usize| x.on(recorded)?.neg()?.reshape(&[tokens, heads, 64]);
+            let (q, k, v) = (made(&q, 4)?, made(&k, 2)?, made(&v, 2)?);
+            keys.kv_append(&k.rope(&positions, &frequencies)?, &slots)?;
+            values.kv_append(&v, &slots)?;
+            let (q, mut row, mut text) = (q.rope(&positions, &frequencies)?, 0, 0);
+            let attend = |&[texts, tokens]: &[usize; 2]| {
+                let (first, of_text) = (row, text);
+                (row, text) = (row + texts * tokens, text + texts);
+                let own = q.slice(0, first, texts * tokens, 1)?.reshape(&[texts, tokens, 4, 64])?.transpose(1, 2)?;
+                let positions = positions.slice(0, first, texts * tokens, 1)?.reshape(&[texts, tokens])?;
+                let attention = PagedAttention { precision: executor.precision(), ..PagedAttention::default() };
+                own.paged_attention(&attention, &keys, &values, &table.slice(0, of_text, texts, 1)?, &positions)
+            };
+            groups.iter().map(attend).collect::<Result<Vec<_>>>()
+        })
+        .unwrap();
+    kernels(&recording).split_off(3)
+}
+
+#[test]
+fn tokens_way_into_pages_and_their_attention_are_one_launch_where_a_gpu_has_a_kernel_for_it() {
+    let properties = DeviceProperties { threadgroup_memory: 227 << 10, ..cuda(true).properties().clone() };
+    let hopper = Executor::from_device(Device::new(NullBackend::with_properties(properties)));
+    let invariant = hopper.with_precision(Precision::Invariant);
+    assert_eq!(attend_pages(&invariant, &[[3, 1]]), ["attention_paged_decode_blocks"]);
+    // Several tokens of a text, texts of several numbers of tokens, other precisions and devices.
+    for (executor, groups) in [
+        (&invariant, &[[2, 5]][..]),
+        (&invariant, &[[3, 1], [1, 7]]),
+        (&hopper.with_precision(Precision::Strict), &[[3, 1]]),
+        (&null().with_precision(Precision::Invariant), &[[3, 1]]),
+    ] {
+        let kernels = attend_pages(executor, groups);
+        assert_eq!(kernels[0], "rope_append", "{kernels:?}");
+        assert!(kernels[1..].iter().all(|name| name.starts_with("attention")) && kernels.len() > groups.len(), "{kernels:?}");
+    }
 }
 
 #[test]

@@ -114,34 +114,6 @@ impl Tensor {
         self.update(RopeAppend { interleaved: false }, &[Some(rows), Some(positions), Some(frequencies), value_cache, values, queries])
     }
 
-    /// As [`Tensor::rope_append`], with rows that go to `slots [tokens]` (i32) of the caches, whatever their positions: those of a cache in pages.
-    ///
-    /// ```
-    /// # use elinvar::{DType, Executor};
-    /// # let executor = Executor::new_auto()?;
-    /// let cache = executor.zeros(DType::F32, &[1, 2, 2])?;
-    /// let (rows, position) = (executor.tensor(&[1, 1, 2], &[5f32, 6.0])?, executor.tensor(&[1], &[0i32])?);
-    /// let slots = executor.tensor(&[1], &[1i32])?;
-    /// cache.rope_append_at(&rows, [&position, &slots], &executor.tensor(&[1], &[1f32])?, None, None)?;
-    /// assert_eq!(cache.to_vec::<f32>()?, [0.0, 0.0, 5.0, 6.0]);
-    /// # Ok::<(), elinvar::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Shapes or types that do not fit. A slot outside the cache is reported when something is read.
-    pub fn rope_append_at(
-        &self,
-        rows: &Tensor,
-        [positions, slots]: [&Tensor; 2],
-        frequencies: &Tensor,
-        values: Option<(&Tensor, &Tensor)>,
-        queries: Option<&Tensor>,
-    ) -> Result<()> {
-        let (value_cache, values) = values.unzip();
-        let inputs = [Some(rows), Some(positions), Some(frequencies), value_cache, values, queries, Some(slots)];
-        self.update(RopeAppend { interleaved: false }, &inputs)
-    }
-
     /// Attention of one token's queries `[1, heads, D]` over caches `[kv_heads, capacity, D]` to which its key and value `[1, kv_heads, D]` are appended
     /// first, queries and key rotated by its position: in the fewest launches [`Tensor::rope_append`] and [`Tensor::attention`].
     ///

@@ -3,7 +3,10 @@ use elinvar_core::DType;
 use super::{Bound, Case, HostTensor};
 use crate::{
     Operator, Precision,
-    attention::{decode::DecodeAttention, paged::PagedAttention},
+    attention::{
+        decode::DecodeAttention,
+        paged::{PagedAttention, decode::PagedDecodeAttention},
+    },
     gather::{Gather, GatherElements, GatherNd},
     kv_append::KvAppend,
     rope::RotaryEmbedding,
@@ -49,6 +52,15 @@ fn with_index(beyond: i32) -> Vec<Case> {
         let table: Vec<i32> = (0..entries as i32).map(|entry| if entry == 1 { 2i32.saturating_add(beyond) } else { 0 }).collect();
         Some(HostTensor::new(&[1, entries], &table))
     };
+    // Two texts, the second of which goes to `slot` and has a page of `entry` before its own.
+    let decode_paged = |slot: i32, entry: i32| {
+        let (cache, rows) = (|| halves(&[2, 128, 64]), |heads: usize| halves(&[2, heads, 64]));
+        let integers = |dims: &[usize], values: &[i32]| Some(HostTensor::new(dims, values));
+        let (positions, slots) = (integers(&[2], &[3, 40]), integers(&[2], &[3, slot]));
+        let inputs = [cache(), rows(2), positions, values(&[32]), cache(), rows(2), rows(4), slots, integers(&[2, 2], &[0, 0, entry, 2])];
+        let operator = PagedDecodeAttention { precision: Precision::Invariant, ..PagedDecodeAttention::default() };
+        case(operator, inputs).updating(0).updating(4)
+    };
     let place = |queries: usize| Some(HostTensor::new(&[queries], &vec![40i32; queries]));
     let pages = |entries: usize| {
         let cache = || values(&[2, 96, 8]);
@@ -73,6 +85,8 @@ fn with_index(beyond: i32) -> Vec<Case> {
         case(RopeAppend { interleaved: false }, [cache(), rows(), token(), values(&[4])]).updating(0),
         decode(Precision::Strict, 4, 8),
         decode(Precision::Fast, 300, 64),
+        decode_paged(127i32.saturating_add(beyond), 1),
+        decode_paged(72, 3i32.saturating_add(beyond)),
         case(RotaryEmbedding::default(), [values(&[1, 3, 2, 8]), values(&[4, 4]), values(&[4, 4]), token()]),
     ]
 }

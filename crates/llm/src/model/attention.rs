@@ -165,19 +165,22 @@ impl Attention {
         let v = heads(x, &self.v, self.kv_heads, None)?;
         let attention = attention::Attention { scoring: self.scoring, tokens_first: true, precision: x.executor().precision(), output: None };
         let frequencies = &context.frequencies;
+        let append = |LayerCache { keys, values }: &LayerCache, places: &Tensor| {
+            keys.kv_append(&k.rope(positions, frequencies)?, places)?;
+            values.kv_append(&v, places)
+        };
         let attended = match &context.kept {
-            Kept::Text(LayerCache { keys, values }) => {
-                keys.kv_append(&k.rope(positions, frequencies)?, positions)?;
-                values.kv_append(&v, positions)?;
+            Kept::Text(cache) => {
+                append(cache, positions)?;
+                let LayerCache { keys, values } = cache;
                 let positions = &queries.positions;
                 let q = q.rope(positions, frequencies)?.reshape(&[1, rows, self.heads, dim])?.transpose(1, 2)?;
                 let batched = |cache: &Tensor| cache.reshape(&[1, self.kv_heads, cache.shape()[1], cache.shape()[2]]);
                 q.attention(&attention, &batched(keys)?, &batched(values)?, None, Some(positions))?
             }
             Kept::Pages(cache, places) => {
-                let LayerCache { keys, values } = cache;
-                keys.rope_append_at(&k, [positions, &places.slots], frequencies, Some((values, &v)), Some(&q))?;
-                self.in_pages(&q, cache, places)?
+                append(cache, &places.slots)?;
+                self.in_pages(&q.rope(positions, frequencies)?, cache, places)?
             }
             Kept::Nothing { texts, packing } => {
                 let apart = |x: Tensor, count: usize| x.reshape(&[*texts, positions.shape()[0], count, dim]);

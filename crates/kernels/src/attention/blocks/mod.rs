@@ -9,7 +9,8 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 
 use super::{
     Inputs, Params, decode, hopper,
-    paged::{self, PagedParams},
+    decode::DecodeSplitParams,
+    paged::{self, PagedParams, decode::PagedDecodeParams},
     prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
     split::{AttentionSplitParams, SplitParams},
@@ -40,11 +41,26 @@ const fn few(places: MetalFile, entry: MetalFile) -> [MetalFile; 20] {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = block();
     [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, places, metal_file!("attention/blocks/all.cu"), entry]
 }
-const fn of_token() -> [MetalFile; 25] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q], [r, s, t, u, v]) = (block(), decode::ROTATED);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, CLUSTERS, COMBINED, metal_file!("attention/decode/blocks.cu")]
+/// Of new tokens: a cluster of so many thread blocks for each text and key head.
+macro_rules! parts {
+    ($count:literal) => {
+        MetalFile { name: "attention/decode/parts", text: concat!("constexpr int PARTS = ", $count, ";\n") }
+    };
 }
-const OF_TOKEN: &[MetalFile] = &of_token();
+const fn of_tokens([params, places, entry]: [MetalFile; 3], parts: MetalFile) -> [MetalFile; 29] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q], [r, s, t, u, v]) = (block(), decode::ROTATED);
+    let kernel = metal_file!("attention/decode/blocks.cu");
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, params, CLUSTERS, COMBINED, parts, places, kernel, entry]
+}
+const TOKEN_WHOLE: [MetalFile; 3] = [DecodeSplitParams::METAL, hopper::IN_ONE_PIECE, metal_file!("attention/decode/whole.cu")];
+const TOKENS_PAGED: [MetalFile; 3] = [PagedDecodeParams::METAL, hopper::IN_PAGES, metal_file!("attention/decode/paged.cu")];
+/// Over keys in one piece and in pages, by [`CLUSTERS_OF_TOKENS`].
+const OF_TOKENS: [[&[MetalFile]; 2]; 2] = [
+    [&of_tokens(TOKEN_WHOLE, parts!(8)), &of_tokens(TOKEN_WHOLE, parts!(2))],
+    [&of_tokens(TOKENS_PAGED, parts!(8)), &of_tokens(TOKENS_PAGED, parts!(2))],
+];
+/// Thread blocks of a cluster.
+const CLUSTERS_OF_TOKENS: [u32; 2] = [8, 2];
 const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 22] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], rows) = (COMMON, metal_file!("attention/blocks/rows.cu"));
     let kernel = metal_file!("attention/blocks/blocks.cu");
@@ -73,9 +89,9 @@ const OF_COLUMNS: [Defines; 4] = {
 /// Thread blocks of a multiprocessor and their threads where rows are few: as in few_layout.cu.
 const RESIDENT: usize = 3;
 const THREADS: u32 = 128;
-/// Thread blocks of a cluster, as in decode/blocks.cu, and the most keys that these few take in less time than all and two more launches.
-const CLUSTER: u32 = 8;
+/// The most keys that a cluster takes in less time than all thread blocks and two more launches, and blocks of keys that a small one does.
 const CLUSTERED: u64 = 4096;
+const FEW_BLOCKS: u32 = 4;
 
 /// Bytes of shared memory of few rows: keys, values, rows and weights; what four warps exchange of each row; and where they begin on a multiple of 1024.
 const fn few_memory(columns: u64, width: u64) -> usize {
@@ -151,8 +167,11 @@ impl Instance {
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
         let source = CudaSource { files, entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection };
-        let key = KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("rows", rows as u32);
-        Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
+        Launch::on_cuda(self.key(entry, rows), CudaForm::Source(source), params, buffers)
+    }
+
+    fn key(&self, entry: &'static str, rows: u64) -> KernelKey {
+        KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("rows", rows as u32)
     }
 
     /// The launch of an entry, and the one that combines what it leaves, if it leaves anything; `places` are the positions and the lengths.
@@ -195,22 +214,44 @@ impl Instance {
     }
 }
 
-/// Attention of one new token of a sequence, which goes into the caches first: a cluster of thread blocks for each key head.
-pub(super) struct OfToken {
+/// Attention of new tokens, one of each text, which go into the caches first: a cluster of thread blocks for each text and key head.
+pub(super) struct OfTokens {
     instance: Instance,
-    /// Bytes of shared memory of a thread block.
+    source: CudaSource,
+    /// Thread blocks of a cluster, and bytes of shared memory of one.
+    cluster: u32,
     memory: usize,
 }
 
-impl OfToken {
-    /// Where the kernel serves.
-    pub(super) fn new(params: &Params, types: [DType; 3], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+/// Where keys and values are.
+#[derive(Clone, Copy)]
+pub(super) enum Places {
+    Whole,
+    Pages,
+}
+
+impl OfTokens {
+    /// Where the kernel serves over keys in one piece, or in pages.
+    pub(super) fn new(params: &Params, types: [DType; 3], places: Places, precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let instance = Instance::of(params, types, precision, device)?;
-        let (own, width) = (u64::from(instance.split.parts.div_ceil(CLUSTER)), params.score.width);
+        let (s, blocks) = (&params.score, instance.split.parts);
+        if s.queries != 1 || instance.rows >= prefill::ROWS || s.keys > CLUSTERED {
+            return None;
+        }
+        let (entry, files, rejection) = match places {
+            Places::Whole => ("attention_decode_blocks", OF_TOKENS[0], kv_append::REJECTION),
+            Places::Pages => ("attention_paged_decode_blocks", OF_TOKENS[1], paged::decode::REJECTION),
+        };
+        // Thread blocks that wait for others to end would take longer than they save.
+        let all_at_once = s.batch * s.kv_heads * u64::from(CLUSTERS_OF_TOKENS[0]) <= RESIDENT as u64 * device.compute_units as u64;
+        let size = usize::from(!all_at_once && blocks <= FEW_BLOCKS);
+        let cluster = CLUSTERS_OF_TOKENS[size];
         // Beside the others' memory the cosines and sines of each pair, and what is left of each row and block.
-        let memory = instance.memory + (4 * (width + instance.rows * own * (width + 2))) as usize;
-        let serves = instance.rows < prefill::ROWS && params.score.keys <= CLUSTERED && memory <= device.threadgroup_memory;
-        serves.then_some(Self { instance, memory })
+        let memory = instance.memory + (4 * (s.width + instance.rows * u64::from(blocks.div_ceil(cluster)) * (s.width + 2))) as usize;
+        let defines = instance.defines;
+        let source =
+            CudaSource { files: files[size], entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection: Some(rejection) };
+        (memory <= device.threadgroup_memory).then_some(Self { instance, source, cluster, memory })
     }
 
     pub(super) fn split(&self) -> SplitParams {
@@ -219,13 +260,11 @@ impl OfToken {
 
     /// The launch; the buffers are those of the operator but for the output.
     pub(super) fn plan<P: bytemuck::NoUninit>(&self, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Plan {
-        let Self { instance, memory } = self;
-        let y = (Parameter::write("y", instance.types[2]), Argument::Output(0));
-        let form = (OF_TOKEN, instance.defines);
-        let launch =
-            instance.launch("attention_decode_blocks", instance.rows, form, Some(kv_append::REJECTION), params, buffers.into_iter().chain([y]));
-        let heads = instance.params.score.kv_heads as u32;
-        launch.with_threadgroup_memory(*memory).over(Extent([CLUSTER, heads, 1]), Extent::linear(THREADS)).into()
+        let Self { instance, source, cluster, memory } = self;
+        let (s, y) = (&instance.params.score, (Parameter::write("y", instance.types[2]), Argument::Output(0)));
+        let key = instance.key(source.entry, instance.rows).with("cluster", *cluster);
+        let launch = Launch::on_cuda(key, CudaForm::Source(*source), params, buffers.into_iter().chain([y]));
+        launch.with_threadgroup_memory(*memory).over(Extent([*cluster, s.kv_heads as u32, s.batch as u32]), Extent::linear(THREADS)).into()
     }
 }
 
@@ -255,7 +294,11 @@ mod tests {
     use elinvar_core::Result;
 
     use super::*;
-    use crate::{Operator, TensorInfo, attention::paged::PagedAttention, cuda::gpu};
+    use crate::{
+        Operator, TensorInfo,
+        attention::paged::{PagedAttention, decode::PagedDecodeAttention},
+        cuda::gpu,
+    };
 
     /// The thread blocks and threads of each launch for sequences of 8,192 keys at most, four heads to a key head.
     fn launches(batch: usize, queries: usize, width: usize) -> Result<Vec<[u128; 2]>> {
@@ -272,6 +315,30 @@ mod tests {
         let outputs = operator.infer(&inputs)?;
         let plan = operator.plan(&inputs, &outputs, &gpu(90))?;
         Ok(plan.launches.iter().map(|launch| [launch.grid.count(), launch.threadgroup.count()]).collect())
+    }
+
+    /// The thread blocks of the launches for a token of each of so many sequences of `pages` pages, in as many dimensions as they have.
+    fn of_tokens(batch: usize, pages: usize) -> Result<Vec<Extent>> {
+        let operator = PagedDecodeAttention { precision: Precision::Invariant, ..PagedDecodeAttention::default() };
+        let tensor = |dtype, dims: &[usize]| TensorInfo::new(dtype, dims).map(Some);
+        let pool = || tensor(DType::BF16, &[8, 256 * 32, 128]);
+        let rows = |heads: usize| tensor(DType::F32, &[batch, heads, 128]);
+        let integers = || tensor(DType::I32, &[batch]);
+        let table = tensor(DType::I32, &[batch, pages])?;
+        let inputs = [pool()?, rows(8)?, integers()?, tensor(DType::F32, &[64])?, pool()?, rows(8)?, rows(32)?, integers()?, table];
+        let plan = operator.plan(&inputs, &operator.infer(&inputs)?, &gpu(90))?;
+        Ok(plan.launches.iter().map(|launch| launch.grid).collect())
+    }
+
+    #[test]
+    fn tokens_have_large_clusters_unless_these_would_wait_for_each_other_and_keys_are_few() -> Result<()> {
+        assert_eq!(of_tokens(1, 8)?, [Extent([8, 8, 1])]);
+        assert_eq!(of_tokens(6, 128)?, [Extent([8, 8, 6])]);
+        assert_eq!(of_tokens(7, 16)?, [Extent([2, 8, 7])]);
+        assert_eq!(of_tokens(64, 8)?, [Extent([2, 8, 64])]);
+        assert_eq!(of_tokens(64, 32)?, [Extent([8, 8, 64])]);
+        assert!(of_tokens(1, 256)?.len() > 1, "what it stands for");
+        Ok(())
     }
 
     #[test]

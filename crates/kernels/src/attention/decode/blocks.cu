@@ -1,10 +1,8 @@
-// Attention of one new token, which goes into the caches first, in blocks of keys: of few.cu, with its bits.
+// Attention of a new token of each text, which goes into the caches first, in blocks of keys: of few.cu, with its bits.
 //
-// The thread blocks of a cluster share the blocks of keys of a key head, and combine what those left.
+// The thread blocks of a cluster, PARTS of them, share the blocks of keys of a text and a key head, and combine what those left.
 //
 // Macros: those of few.cu.
-
-constexpr int PARTS = 8;
 
 // The queries, eight elements of a thread at a time, to be rotated: zeros in place of those that do not exist.
 struct Queries {
@@ -14,14 +12,14 @@ struct Queries {
     static DEVICE int row(int piece) { return (piece * THREADS + threadIdx.x) / CHUNKS; }
     static DEVICE int first(int piece) { return (piece * THREADS + threadIdx.x) % CHUNKS * 8; }
 
-    DEVICE void load(const Work& work, const Item& item, const DecodeParams& p, const Q* queries) {
+    DEVICE void load(const Work& work, const Item& item, const TokenParams& p, const Q* queries) {
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            pieces[i].load(p, queries + row_of(work.p.score.q, 0, work.head(item, row(i)), 0), first(i));
+            pieces[i].load(p, queries + row_of(work.p.score.q, item.batch, work.head(item, row(i)), 0), first(i));
         }
     }
 
-    DEVICE void share(const Memory& memory, const Rotation& rotation, const Work& work, const DecodeParams& p) const {
+    DEVICE void share(const Memory& memory, const Rotation& rotation, const Work& work, const TokenParams& p) const {
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
             u32 words[4] = {};
@@ -60,59 +58,63 @@ struct Left {
     }
 };
 
-extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREADS, RESIDENT)
-    attention_decode_blocks(KV* key_cache, KV* value_cache, const Q* queries, const Q* new_key, const Q* new_value, const int* positions, const float* frequencies,
-                            Y* y, const __grid_constant__ DecodeSplitParams params, u32* error_flag) {
+// `slots` are where tokens go, below `capacity`, if not to their positions.
+template <typename Places>
+DEVICE void attend_tokens(const Params& p, const TokenParams& token, const SplitParams& split, KV* key_cache, KV* value_cache, const Q* queries, const Q* new_key,
+                          const Q* new_value, const int* positions, const int* slots, i64 capacity, const float* frequencies, Y* y, Places places, u32* error_flag) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory(shared);
     Rotation& rotation = *reinterpret_cast<Rotation*>(memory.ranges + COLUMNS);
-    const int blocks = (int(params.split.parts) + PARTS - 1) / PARTS;
+    const int blocks = (int(split.parts) + PARTS - 1) / PARTS;
     float* const sums = reinterpret_cast<float*>(&rotation + 1);
     Own own = {sums, reinterpret_cast<State*>(sums + COLUMNS * blocks * WIDTH), blocks, 0};
     admit_launches();
-    const DecodeParams& decode = params.decode;
-    const Params& p = decode.attention;
-    const Work work = {p, params.split, positions, nullptr, int(threadIdx.x / 32), int(threadIdx.x % 32)};
-    const int position = positions[0], kv_head = blockIdx.y;
-    const bool fits = position >= 0 && position < int(p.score.keys);
-    const KeyRange range = attended(p.score, positions, nullptr, 0, 0), stored = {range.start, fits ? min(range.end, position) : range.end};
+    const Work work = {p, split, positions, nullptr, int(threadIdx.x / 32), int(threadIdx.x % 32)};
+    const int kv_head = blockIdx.y, text = blockIdx.z, position = positions[text * p.score.position_stride];
+    const i64 slot = slots == nullptr ? position : slots[text];
+    const bool fits = 0 <= slot && slot < capacity;
+    const KeyRange range = attended(p.score, positions, nullptr, text, 0), stored = {range.start, min(range.end, max(position, 0))};
+    const int end = range.start < range.end ? (range.end + BLOCK - 1) / BLOCK : 0;
+    Item item = {text, kv_head, range.start / BLOCK + int(blockIdx.x), range, range};
     const auto send = [&](u32 to, const KV* rows, const View& view, int block) {
         const int first = work.warp * (BLOCK / 4);
-        copy_rows<BLOCK / 4, BLOCK>(work.lane, to + first * 128, rows + row_of(view, 0, kv_head, 0), view.token, block * BLOCK + first, stored);
+        places.template copy<BLOCK / 4>(work.lane, to + first * 128, rows + row_of(view, text, kv_head, 0), view.token, text, stored, block * BLOCK + first);
         commit_copies();
     };
-    const int end = range.start < range.end ? (range.end + BLOCK - 1) / BLOCK : 0;
-    Item item = {0, kv_head, range.start / BLOCK + int(blockIdx.x), range, range};
+    // The thread block that has the newest row's block of keys, whether it is attended or not.
+    const bool is_last = fits && (position / BLOCK - item.block) % PARTS == 0;
     if (item.block < end) {
         send(memory.keys, key_cache, p.score.k, item.block);
         send(memory.values, value_cache, p.v, item.block);
-        share_rotation(rotation, decode, position, frequencies);
         if (threadIdx.x < COLUMNS) {
             memory.ranges[threadIdx.x] = range;
         }
+    }
+    if (item.block < end || is_last) {
+        share_rotation(rotation, token, position, frequencies);
     }
     __syncthreads();
     await_launches();
     Queries loaded;
     if (item.block < end) {
-        loaded.load(work, item, decode, queries);
+        loaded.load(work, item, token, queries);
     }
-    // Of each thread an element of the newest row, which the thread block has that has its block of keys.
+    // Of each thread an element.
     const int row = position % BLOCK, e = threadIdx.x;
-    const bool has_newest = fits && (position / BLOCK - item.block) % PARTS == 0 && e < WIDTH;
+    const bool has_newest = is_last && e < WIDTH;
     Newest newest;
     KV newest_key, newest_value;
     if (has_newest) {
-        newest.load(decode, kv_head, new_key, new_value, e);
+        newest.load(token, text, kv_head, new_key, new_value, e);
     }
     if (item.block < end) {
-        loaded.share(memory, rotation, work, decode);
+        loaded.share(memory, rotation, work, token);
     }
     if (has_newest) {
-        store(&newest_key, rotated(rotation, decode, newest.key, e));
+        store(&newest_key, rotated(rotation, token, newest.key, e));
         store(&newest_value, newest.value);
-        key_cache[row_of(p.score.k, 0, kv_head, position) + e] = newest_key;
-        value_cache[row_of(p.v, 0, kv_head, position) + e] = newest_value;
+        key_cache[row_of(p.score.k, text, kv_head, 0) + slot * p.score.k.token + e] = newest_key;
+        value_cache[row_of(p.v, text, kv_head, 0) + slot * p.v.token + e] = newest_value;
     }
     // Puts the newest row in place of one that was copied.
     const auto await_rows = [&](bool is_newest, KV x, u32 tile) {
@@ -126,7 +128,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
         });
     };
     for (; item.block < end; item.block += PARTS, ++own.block) {
-        const bool is_newest = fits && position / BLOCK == item.block, more = item.block + PARTS < end;
+        const bool is_newest = is_last && position / BLOCK == item.block && position < range.end, more = item.block + PARTS < end;
         float scores[KEYS][4 * EIGHTS], bases[2 * EIGHTS];
         await_rows(is_newest, newest_key, memory.keys);
         score(memory, work, item, scores);
@@ -147,10 +149,10 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) __launch_bounds__(THREA
     meet();
     for (int i = blockIdx.x * THREADS + threadIdx.x; i < work.rows() * WIDTH; i += PARTS * THREADS) {
         const int head = work.head(item, i / WIDTH), element = i % WIDTH;
-        store(y + row_of(p.y, 0, head, 0) + element, combined(Left{own, range.start / BLOCK, i / WIDTH, element}, range));
+        store(y + row_of(p.y, text, head, 0) + element, combined(Left{own, range.start / BLOCK, i / WIDTH, element}, range));
     }
     leave();
     if (!fits && blockIdx.x + blockIdx.y + threadIdx.x == 0) {
-        atomicMax(error_flag, ~0u);
+        atomicMax(error_flag, ~u32(text));
     }
 }

@@ -5,7 +5,7 @@
 // Macros: Q (float, f16 or bf16), KV and WIDTH.
 
 // The queries as operands.
-DEVICE void share_queries(Memory& memory, const Rotation& rotation, const Tile& tile, const DecodeParams& p, const Q* queries) {
+DEVICE void share_queries(Memory& memory, const Rotation& rotation, const Tile& tile, const TokenParams& p, const Q* queries) {
     for (int i = threadIdx.x; i < PIECES * 32; i += blockDim.x) {
         const int lane = i % 32, first = i / 32 * 32 + lane % 4 * 8;
         const Q* row = queries + row_of(tile.p.score.q, 0, tile.head(lane / 4), 0);
@@ -24,7 +24,7 @@ struct Shared {
 static_assert(WIDTH <= 32 * WARPS);
 
 // Puts the newest key and value into the caches, if this is the thread block that does, and shares them: an element of each of the first threads.
-DEVICE void append(Memory& memory, Shared& own, const Tile& tile, const DecodeParams& p, KV* keys, KV* values, Newest newest, int position) {
+DEVICE void append(Memory& memory, Shared& own, const Tile& tile, const TokenParams& p, KV* keys, KV* values, Newest newest, int position) {
     const int e = threadIdx.x;
     KV key, value;
     store(&key, rotated(own.rotation, p, newest.key, e));
@@ -75,18 +75,18 @@ extern "C" __global__ void CLUSTERED RESIDENT
     const KeyRange ranges[2] = {stored, stored};
     Softmax softmax;
     attend<PREFETCHED>(memory, tile, key_cache, value_cache, stored, ranges, softmax, [&] {
-        share_rotation(own.rotation, decode, position, frequencies);
+        share_rotation(own.rotation, decode.token, position, frequencies);
         __syncthreads();
         await_launches();
         admit_launches();
         const bool appends = is_last && fits && threadIdx.x < WIDTH;
         Newest newest;
         if (appends) {
-            newest.load(decode, tile.kv_head, new_key, new_value, threadIdx.x);
+            newest.load(decode.token, 0, tile.kv_head, new_key, new_value, threadIdx.x);
         }
-        share_queries(memory, own.rotation, tile, decode, queries);
+        share_queries(memory, own.rotation, tile, decode.token, queries);
         if (appends) {
-            append(memory, own, tile, decode, key_cache, value_cache, newest, position);
+            append(memory, own, tile, decode.token, key_cache, value_cache, newest, position);
         }
     });
     share(memory, softmax);

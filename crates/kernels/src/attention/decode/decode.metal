@@ -127,9 +127,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
 
     // Where sums will meet.
     threadgroup float* cosines = tile.meeting;
-    threadgroup float* sines = cosines + params.half_dim;
-    const Rotation rotation = {params.half_dim, params.interleaved, cosines, sines};
-    for (uint i = thread_index; i < params.half_dim && has_block; i += THREADS) {
+    threadgroup float* sines = cosines + params.token.half_dim;
+    const Rotation rotation = {params.token.half_dim, params.token.interleaved, cosines, sines};
+    for (uint i = thread_index; i < params.token.half_dim && has_block; i += THREADS) {
         const float angle = float(position) * frequencies[i];
         cosines[i] = strict::cos(angle);
         sines[i] = strict::sin(angle);
@@ -152,7 +152,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
 
     // All that is new comes at once.
     constexpr uint ROTATIONS = (ROWS * LANES * SLOTS + THREADS - 1) / THREADS;
-    const uint pairs = width - params.half_dim, head = tile.kv_head;
+    const uint pairs = width - params.token.half_dim, head = tile.kv_head;
     const bool appends = fits && uint(position) / BLOCK == block;
     Pair<Q> own[ROTATIONS], own_key;
     Q own_value;
@@ -164,9 +164,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         }
     }
     if (appends && thread_index < pairs) {
-        own_key = rotation.load(rows + row_of(params.new_key, 0, head, 0), thread_index);
+        own_key = rotation.load(rows + row_of(params.token.new_key, 0, head, 0), thread_index);
     }
-    device const Q* value_row = values + row_of(params.new_value, 0, head, 0);
+    device const Q* value_row = values + row_of(params.token.new_value, 0, head, 0);
     if (appends && thread_index < value_width) {
         own_value = value_row[thread_index];
     }

@@ -16,7 +16,7 @@ use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Parame
 
 use super::{
     Attention, Params,
-    blocks::{self, OfToken},
+    blocks::{self, OfTokens, Places},
     gpu, operands as attention,
     scoring::{self, MaskView, ScoreParams, Scoring, View},
     split::{self, Split, SplitParams},
@@ -46,6 +46,7 @@ const FILES: &[MetalFile] = &[
     MaskView::METAL,
     ScoreParams::METAL,
     Params::METAL,
+    TokenParams::METAL,
     DecodeParams::METAL,
     scoring::METAL,
     cached::METAL,
@@ -56,13 +57,13 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
-/// How a token's rows are rotated, in CUDA C++.
+/// How tokens' rows are rotated, in CUDA C++.
 pub(super) const ROTATED: [MetalFile; 5] =
-    [MATH, math::METAL, DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/rotation.cu")];
+    [MATH, math::METAL, TokenParams::METAL, DecodeParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
-const fn fast(in_cluster: bool) -> [MetalFile; 19] {
+const fn fast(in_cluster: bool) -> [MetalFile; 20] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (split::parts(in_cluster), ROTATED);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, metal_file!("attention/decode/decode.cu")]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 }
 /// Apart and in_cluster.
 const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
@@ -93,11 +94,9 @@ attributes! {
 }
 
 params! {
-    /// What the kernel gets besides its buffers.
-    struct DecodeParams {
-        /// As for attention over the caches.
-        pub attention: Params,
-        /// The new keys: head.
+    /// New tokens.
+    pub(super) struct TokenParams {
+        /// The new keys: head and token.
         pub new_key: View,
         /// The new values, likewise.
         pub new_value: View,
@@ -108,9 +107,31 @@ params! {
     }
 }
 
+impl TokenParams {
+    /// Those of `rows [tokens, Hkv, D]`, of `values` and of the frequencies of their rotation.
+    pub(super) fn new(rows: TensorInfo, values: TensorInfo, frequencies: TensorInfo, interleaved: bool) -> Result<Self> {
+        Ok(Self {
+            new_key: View::new("rows", &rows, None, 1, 0)?,
+            new_value: View::new("values", &values, None, 1, 0)?,
+            half_dim: rope::half_of(frequencies, ("rows", rows))?,
+            interleaved: interleaved.into(),
+        })
+    }
+}
+
+params! {
+    /// What the kernel gets besides its buffers.
+    pub(super) struct DecodeParams {
+        /// As for attention over the caches.
+        pub attention: Params,
+        /// The token.
+        pub token: TokenParams,
+    }
+}
+
 params! {
     /// What the kernel for tensor cores gets besides its buffers.
-    struct DecodeSplitParams {
+    pub(super) struct DecodeSplitParams {
         /// As for the other.
         pub decode: DecodeParams,
         /// Parts of the keys.
@@ -152,8 +173,8 @@ impl DecodeAttention {
     }
 
     /// The kernel of invariant precision, where it serves.
-    fn in_blocks(self, Attended { inputs, params, y }: &Attended, device: &DeviceProperties) -> Option<OfToken> {
-        OfToken::new(params, [inputs.q.dtype, inputs.k.dtype, y.dtype], self.precision, device)
+    fn in_blocks(self, Attended { inputs, params, y }: &Attended, device: &DeviceProperties) -> Option<OfTokens> {
+        OfTokens::new(params, [inputs.q.dtype, inputs.k.dtype, y.dtype], Places::Whole, self.precision, device)
     }
 
     fn append(self) -> RopeAppend {
@@ -222,19 +243,14 @@ impl DecodeAttention {
     fn for_gpu(self, inputs: Inputs, attended: &Attended, device: &DeviceProperties) -> Result<Plan> {
         let params = attended.params;
         gpu::check_extents(&params, device)?;
-        let block = DecodeParams {
-            attention: params,
-            new_key: View::new("rows", &inputs.rows, None, 1, 0)?,
-            new_value: View::new("values", &inputs.values, None, 1, 0)?,
-            half_dim: rope::half_of(inputs.frequencies, ("rows", inputs.rows))?,
-            interleaved: self.interleaved.into(),
-        };
+        let token = TokenParams::new(inputs.rows, inputs.values, inputs.frequencies, self.interleaved)?;
+        let block = DecodeParams { attention: params, token };
         let [cache, rows, positions, frequencies, value_cache, values, queries] = inputs.buffers();
         let (q, kv) = (rows.0.dtype, cache.0.dtype);
         let buffers = [cache, value_cache, queries, rows, values, positions, frequencies];
-        if let Some(token) = self.in_blocks(attended, device) {
-            let block = DecodeSplitParams { decode: block, split: token.split() };
-            return Ok(token.plan(&block, buffers).with_operations(params.operations()));
+        if let Some(of_tokens) = self.in_blocks(attended, device) {
+            let block = DecodeSplitParams { decode: block, split: of_tokens.split() };
+            return Ok(of_tokens.plan(&block, buffers).with_operations(params.operations()));
         }
         if let Some(split) = Split::new(&params, attended.inputs, self.precision, device)? {
             let block = DecodeSplitParams { decode: block, split: split.block };

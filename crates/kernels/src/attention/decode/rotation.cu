@@ -5,7 +5,7 @@ struct Rotation {
     float sines[WIDTH / 2];
 };
 
-DEVICE void share_rotation(Rotation& rotation, const DecodeParams& p, int position, const float* frequencies) {
+DEVICE void share_rotation(Rotation& rotation, const TokenParams& p, int position, const float* frequencies) {
     for (int i = threadIdx.x; i < p.half_dim; i += blockDim.x) {
         const float angle = float(position) * frequencies[i];
         rotation.cosines[i] = strict::cos(angle);
@@ -19,12 +19,12 @@ struct Pair {
     float other;
 };
 
-DEVICE Pair load_pair(const DecodeParams& p, const Q* row, int e) {
+DEVICE Pair load_pair(const TokenParams& p, const Q* row, int e) {
     const int half = p.half_dim, other = e >= 2 * half ? e : p.interleaved ? e ^ 1 : e < half ? e + half : e - half;
     return {widen(row[e]), widen(row[other])};
 }
 
-DEVICE float rotated(const Rotation& rotation, const DecodeParams& p, Pair pair, int e) {
+DEVICE float rotated(const Rotation& rotation, const TokenParams& p, Pair pair, int e) {
     const int half = p.half_dim;
     if (e >= 2 * half) {
         return pair.own;
@@ -54,7 +54,7 @@ DEVICE void load_eight(const T* from, float (&to)[8]) {
 struct Eight {
     Pair pairs[8];
 
-    DEVICE void load(const DecodeParams& p, const Q* row, int first) {
+    DEVICE void load(const TokenParams& p, const Q* row, int first) {
         const int half = p.half_dim;
         if ((u64(row) & 15) != 0 || half % 8 != 0 || p.interleaved) {
 #pragma unroll
@@ -72,7 +72,7 @@ struct Eight {
         }
     }
 
-    DEVICE void rotate(const Rotation& rotation, const DecodeParams& p, int first, u32 (&words)[4]) const {
+    DEVICE void rotate(const Rotation& rotation, const TokenParams& p, int first, u32 (&words)[4]) const {
 #pragma unroll
         for (int i = 0; i < 8; i += 2) {
             words[i / 2] = pack<KV>(rotated(rotation, p, pairs[i], first + i), rotated(rotation, p, pairs[i + 1], first + i + 1));
@@ -85,8 +85,8 @@ struct Newest {
     Pair key;
     float value;
 
-    DEVICE void load(const DecodeParams& p, int kv_head, const Q* keys, const Q* values, int e) {
-        key = load_pair(p, keys + row_of(p.new_key, 0, kv_head, 0), e);
-        value = widen(values[row_of(p.new_value, 0, kv_head, 0) + e]);
+    DEVICE void load(const TokenParams& p, int token, int kv_head, const Q* keys, const Q* values, int e) {
+        key = load_pair(p, keys + row_of(p.new_key, 0, kv_head, token), e);
+        value = widen(values[row_of(p.new_value, 0, kv_head, token) + e]);
     }
 };

@@ -8,6 +8,7 @@
 //!   In fast precision many queries are multiplied by tensor cores of compute capability 9.0; few are computed as in strict precision.
 
 mod cpu;
+pub mod decode;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
