@@ -1,6 +1,6 @@
 //! The launches on a GPU: rows of x as integers first, unless every threadgroup keeps a single row; then all layers in one.
 
-use elinvar_core::{DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use super::{AT, Layers, Params, QuantizedLinear, SUMS};
 use crate::{
@@ -66,9 +66,14 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let shared = order::PARTIALS + CHUNK_BYTES * chunks.next_multiple_of(SUMS);
     let kept = m == 1 && shared <= device.threadgroup_memory;
     let inside = kept && order::row_threads(k) <= THREADS;
+    let has_units = device.features().is_some_and(|cuda: &CudaFeatures| cuda.compute_capability >= 80);
+    let block = if has_units && m >= MANY { Some(m.next_power_of_two().clamp(TILE_ROWS[0], TILE_ROWS[1])) } else { None };
+    let row_threads = order::row_threads(k);
+    // What makes integers of rows normalises them, where a threadgroup has all of one.
+    let with_norm = block.is_some() && operator.epsilon.is_some() && row_threads <= THREADS;
     let mut plan = Plan::default();
     let (mut params, mut x) = (layers.params(operator), Argument::Input(AT.x));
-    if let Some(epsilon) = operator.epsilon.filter(|_| !inside) {
+    if let Some(epsilon) = operator.epsilon.filter(|_| !inside && !with_norm) {
         plan.scratch.push(layers.x.bytes());
         x = Argument::Scratch(0);
         let inputs = [Some((layers.x, Argument::Input(AT.x))), layers.norm.map(|norm| (norm, Argument::Input(AT.norm)))];
@@ -79,20 +84,28 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let groups = |count: usize| {
         u32::try_from(count).map_err(|_| Error::unsupported(format!("{m} rows of {} columns are too many for one launch", n.iter().sum::<usize>())))
     };
-    let has_units = device.features().is_some_and(|cuda: &CudaFeatures| cuda.compute_capability >= 80);
-    let block = if has_units && m >= MANY { Some(m.next_power_of_two().clamp(TILE_ROWS[0], TILE_ROWS[1])) } else { None };
     if !kept {
-        let (name, rows, threads) = match block {
-            Some(rows) => ("quantized_row_bytes", m.next_multiple_of(rows), if rows == TILE_ROWS[0] { 4 } else { 2 }),
-            None => ("quantized_rows", m, CHUNK / 8),
-        };
-        plan.scratch.push(CHUNK_BYTES * rows * chunks);
+        let stored = block.map_or(m, |rows| m.next_multiple_of(rows));
+        plan.scratch.push(CHUNK_BYTES * stored * chunks);
         let integers = Argument::Scratch(plan.scratch.len() - 1);
-        let write = (Parameter::write("stored", layers.x.dtype), integers);
-        let key = KernelKey::new(name, &[layers.x.dtype]);
-        let key = block.iter().fold(key, |key, &rows| key.with("rows", rows as u32));
-        let launch = Launch::on_gpu(key, MetalForm::new(FILES, name), &params, [buffers[AT.x].clone(), write]);
-        plan.launches.push(launch.over(Extent::linear(groups((rows * chunks * threads).div_ceil(THREADS))?), Extent::linear(THREADS as u32)));
+        let (x, write) = (buffers[AT.x].clone(), (Parameter::write("stored", layers.x.dtype), integers));
+        let launch = |name, dtypes: &[DType], buffers: Vec<(Parameter, Argument)>| {
+            let key = block.iter().fold(KernelKey::new(name, dtypes), |key, &rows| key.with("rows", rows as u32));
+            Launch::on_gpu(key, MetalForm::new(FILES, name), &params, buffers)
+        };
+        let over = |launch: Launch, threads: usize| -> Result<Launch> {
+            Ok(launch.over(Extent::linear(groups((stored * chunks * threads).div_ceil(THREADS))?), Extent::linear(THREADS as u32)))
+        };
+        plan.launches.push(match block {
+            Some(_) if with_norm => {
+                let launch = launch("normalised_row_bytes", &[layers.dtype(AT.norm)], vec![x, buffers[AT.norm].clone(), write]);
+                launch.over(Extent::linear(groups(stored)?), Extent::linear(row_threads as u32)).with_threadgroup_memory(order::PARTIALS)
+            }
+            Some(rows) => {
+                over(launch("quantized_row_bytes", &[layers.x.dtype], vec![x, write]), if rows == TILE_ROWS[0] { 4 } else { 2 })?
+            }
+            None => over(launch("quantized_rows", &[layers.x.dtype], vec![x, write]), CHUNK / 8)?,
+        });
         buffers[AT.x].1 = integers;
     }
     let types = [AT.x, AT.norm, AT.b0].map(|index| layers.dtype(index));

@@ -182,6 +182,9 @@ pub(crate) fn cases() -> Vec<Case> {
     for format in [Format::Q8_0, Format::Q4K, Format::Q2K, Format::Q6K] {
         cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
     }
+    // Several rows that are normalised where their integers are made: of whole rounds, and of a round and a half with something unusual.
+    cases.push(Layers { m: 13, k: 4096, n: &[9, 5], norm: Some(DType::BF16), ..of }.case());
+    cases.push(Layers { m: 10, k: 2304, n: &[9], norm: Some(DType::F32), unusual: true, ..of }.case());
     // Gates of long rows.
     cases.push(Layers { k: 4096, n: &[33, 33], gated: true, ..of }.case());
     for m in [1, 9, 34] {

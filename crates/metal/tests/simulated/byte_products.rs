@@ -1,6 +1,6 @@
 //! Quantised layers as plans have them for NVIDIA's GPUs alone: of many rows on matrix units for integers, and of one row by twice as many simdgroups.
 
-use std::num::NonZeroUsize;
+use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
@@ -13,7 +13,7 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     let seed = options.seed.clone();
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
-    let (mut tried, mut skipped, mut narrow) = (0, 0, 0);
+    let (mut tried, mut skipped, mut narrow, mut normalised) = (0, 0, 0, BTreeSet::new());
     let is_strict = |case: &conformance::Case| case.operator.name() == "quantized_linear" && !case.operator.precision().is_fast();
     for case in conformance::cases().into_iter().filter(is_strict) {
         // Of one unit, so that simdgroups have several tiles; or of many, for which blocks of rows and columns are narrow.
@@ -28,7 +28,7 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
         let is_taken = |name: &String| {
             let is_of_eight =
                 ["Q2_K", "Q4_0"].iter().any(|format| name.starts_with(&format!("quantized_linear_blocks_{format}_"))) && name.contains("rows8");
-            is_of_eight || name.starts_with("quantized_linear_Q4_K") && name.contains("gated1")
+            is_of_eight || name.starts_with("quantized_linear_Q4_K") && name.contains("gated1") || name.starts_with("normalised_row_bytes")
         };
         if !conformance::runs_all() && rows <= 16 && !names.iter().any(is_taken) {
             skipped += 1;
@@ -36,6 +36,7 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
         }
         tried += 1;
         narrow += usize::from(units > 1);
+        normalised.extend(names.iter().find(|name| name.starts_with("normalised_row_bytes")).cloned());
         seed.set(tried % 4);
         conformance::compare(&case, &device, &cpu, Placement::ALL[tried as usize % 2]).unwrap();
     }
@@ -43,4 +44,5 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
         conformance::skipped(format_args!("{skipped} cases of few rows as for NVIDIA's GPUs"));
     }
     assert!(tried >= 7 && narrow >= 3, "{narrow} of {tried}");
+    assert!(["rows8", "rows16", "rows64"].iter().all(|rows| normalised.iter().any(|name| name.ends_with(rows))), "{normalised:?}");
 }
