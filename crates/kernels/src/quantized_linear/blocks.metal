@@ -228,46 +228,43 @@ inline uint bytes_of(uint first, uint second, uint from) {
     return (low | low >> 8) & 0xffffu | (high | high >> 8) << 16;
 }
 
-// The same of rows that are normalised first; a threadgroup has a row.
-template <typename N, uint ROWS>
-[[kernel, max_total_threads_per_threadgroup(256)]] void normalised_row_bytes(
-    device const float* x [[buffer(0)]],
-    device const N* norm [[buffer(1)]],
-    device float* stored [[buffer(2)]],
-    constant Params& p [[buffer(3)]],
-    threadgroup float* partial [[threadgroup(0)]],
-    uint group [[threadgroup_position_in_grid]],
-    uint threads [[threads_per_threadgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]])
-{
-    constexpr uint EACH = ROWS == 8 ? 1 : 2, BLOCKS = ROWS / (8 * EACH);
-    const ulong rows = stored_rows<ROWS>(p), chunks = p.chunks, row = min(ulong(group), p.m - 1);
-    const NormalisedRow<N> normalised(norm, uint(32 * chunks), (p.present & WEIGHTED) != 0, threads, simdgroup, lane);
-    float kept[KEPT][SLOTS];
-    normalised.elements(x + row * 32 * chunks, p.epsilon, partial, kept);
-    device uint* words = reinterpret_cast<device uint*>(stored);
-    device float* scales = stored + 16 * rows * chunks;
-    device int* totals = reinterpret_cast<device int*>(scales + rows * chunks);
-    const uint block = group / (8 * EACH), r = group / 8 % EACH, of_eight = group % 8;
-    for (uint v = 0; v < KEPT; ++v) {
+// One of the rows, of which every thread has eight elements at a time; zeros for one that does not exist.
+template <uint ROWS>
+struct StoredRow {
+    static constexpr constant uint EACH = ROWS == 8 ? 1 : 2, BLOCKS = ROWS / (8 * EACH);
+    device uint* words;
+    device float* scales;
+    device int* totals;
+    ulong chunks;
+    uint row;
+    bool exists;
+
+    StoredRow(device float* stored, constant Params& p, uint row) : words(reinterpret_cast<device uint*>(stored)), chunks(p.chunks), row(row), exists(row < p.m) {
+        const ulong count = stored_rows<ROWS>(p) * chunks;
+        scales = stored + 16 * count;
+        totals = reinterpret_cast<device int*>(scales + count);
+    }
+
+    void store(uint k, bool is_inside, thread const float (&values)[SLOTS]) const {
+        float own[SLOTS];
         for (uint i = 0; i < SLOTS; ++i) {
-            kept[v][i] = group < p.m ? kept[v][i] : 0.0f;
+            own[i] = exists ? values[i] : 0.0f;
         }
-        const Integers integers = integers_of(kept[v]);
-        if (!normalised.owns(v)) {
-            continue;
+        const Integers integers = integers_of(own);
+        if (!is_inside) {
+            return;
         }
-        const uint k = normalised.place(v), quarter = k / 8 % 4, half_of = quarter / 2;
-        const ulong place = (block / BLOCKS * chunks + k / 32) * BLOCKS + block % BLOCKS, first = 4 * of_eight + quarter % 2 * 2;
+        const uint block = row / (8 * EACH), r = row / 8 % EACH, of_eight = row % 8, quarter = k / 8 % 4, half_of = quarter / 2;
+        const ulong place = (block / BLOCKS * chunks + k / 32) * BLOCKS + block % BLOCKS;
+        device uint* to = words + 128 * EACH * place + 4 * (4 * of_eight + quarter % 2 * 2) + 2 * half_of;
         for (uint i = 0; i < 2; ++i) {
             const uint low = bytes_of(integers.words[2 * i], integers.words[2 * i + 1], 0), high = bytes_of(integers.words[2 * i], integers.words[2 * i + 1], 8);
             if (EACH == 1) {
-                words[4 * (32 * place + first + i) + 2 * half_of] = low ^ 0x80808080u;
-                words[4 * (32 * place + first + i) + 2 * half_of + 1] = high;
+                to[4 * i] = low ^ 0x80808080u;
+                to[4 * i + 1] = high;
             } else {
-                words[4 * (64 * place + first + i) + 2 * half_of + r] = low;
-                words[4 * (64 * place + 32 + first + i) + 2 * half_of + r] = high;
+                to[4 * i + r] = low;
+                to[128 + 4 * i + r] = high;
             }
         }
         const ulong at = 8 * (EACH * place + r) + of_eight;
@@ -278,6 +275,23 @@ template <typename N, uint ROWS>
             totals[2 * at + half_of] = integers.total;
         }
     }
+};
+
+// Writes rows that are normalised first; a threadgroup has a row.
+template <typename N, uint ROWS>
+[[kernel, max_total_threads_per_threadgroup(512)]] void normalised_row_bytes(
+    device const float* x [[buffer(0)]],
+    device const N* norm [[buffer(1)]],
+    device float* stored [[buffer(2)]],
+    constant Params& p [[buffer(3)]],
+    threadgroup float* partial [[threadgroup(0)]],
+    uint group [[threadgroup_position_in_grid]],
+    uint threads [[threads_per_threadgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]])
+{
+    const ulong row = min(ulong(group), p.m - 1);
+    store_normalised(x + row * 32 * p.chunks, norm, p, threads, simdgroup, lane, partial, StoredRow<ROWS>(stored, p, group));
 }
 
 // Eight chunks of COLUMNS rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets; for SUMS of all or of half of

@@ -38,6 +38,8 @@ const FILES: &[MetalFile] = &[
 const SIMDGROUPS: usize = 8;
 /// Threads of a threadgroup.
 const THREADS: usize = 32 * SIMDGROUPS;
+/// Threads of a threadgroup that normalises a row and makes integers of it, at most.
+const NORMALISING: usize = 512;
 /// Rows of x that share what is unpacked of a weight.
 const ROWS: usize = 4;
 /// Simdgroups that share a row of x on a unit where they keep it, in one threadgroup or several.
@@ -68,9 +70,8 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let inside = kept && order::row_threads(k) <= THREADS;
     let has_units = device.features().is_some_and(|cuda: &CudaFeatures| cuda.compute_capability >= 80);
     let block = if has_units && m >= MANY { Some(m.next_power_of_two().clamp(TILE_ROWS[0], TILE_ROWS[1])) } else { None };
-    let row_threads = order::row_threads(k);
     // What makes integers of rows normalises them, where a threadgroup has all of one.
-    let with_norm = block.is_some() && operator.epsilon.is_some() && row_threads <= THREADS;
+    let with_norm = block.is_some() && operator.epsilon.is_some() && order::row_threads(k) <= NORMALISING;
     let mut plan = Plan::default();
     let (mut params, mut x) = (layers.params(operator), Argument::Input(AT.x));
     if let Some(epsilon) = operator.epsilon.filter(|_| !inside && !with_norm) {
@@ -99,7 +100,8 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         plan.launches.push(match block {
             Some(_) if with_norm => {
                 let launch = launch("normalised_row_bytes", &[layers.dtype(AT.norm)], vec![x, buffers[AT.norm].clone(), write]);
-                launch.over(Extent::linear(groups(stored)?), Extent::linear(row_threads as u32)).with_threadgroup_memory(order::PARTIALS)
+                let threads = (k / 8).next_multiple_of(32).clamp(order::row_threads(k), NORMALISING);
+                launch.over(Extent::linear(groups(stored)?), Extent::linear(threads as u32)).with_threadgroup_memory(order::PARTIALS)
             }
             Some(rows) => {
                 over(launch("quantized_row_bytes", &[layers.x.dtype], vec![x, write]), if rows == TILE_ROWS[0] { 4 } else { 2 })?

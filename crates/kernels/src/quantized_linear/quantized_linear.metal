@@ -40,41 +40,46 @@ struct Source<1, T, N, SIMDGROUPS> {
     }
 };
 
-// The row is read twice, so that few registers are taken from the weights in flight: for its sum, by the threads that share it, and a piece by each.
+// Stores a row that a threadgroup normalises, once the launches ahead have ended: eight elements of each thread at a time. The row is read twice, so that it takes
+// few registers: for its sum, by the threads that share it, and a piece by each. `memory` holds a float for each simdgroup.
+template <typename T, typename N, typename To>
+inline void store_normalised(device const T* x, device const N* weight, constant Params& p, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
+    const uint n = 32 * uint(p.chunks);
+    const RowThread t = row_thread(n, 0, threads, simdgroup, lane);
+    // A simdgroup that shares the row with none sums it for itself.
+    const RowReader<T> row(x, 1, n), summed(x, 1, t.count <= 32 || t.row == 0 ? n : 0);
+    const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
+    uint k = SLOTS * (32 * simdgroup + lane);
+    float values[SLOTS], weights[SLOTS];
+    factors.load(k, 1.0f, weights);
+    await_launches();
+    row.load(k, 0.0f, values);
+    float kept[KEPT][SLOTS];
+#pragma unroll
+    for (uint v = 0; v < KEPT; ++v) {
+        summed.load(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+    }
+    const float scale = norm_scale(kept, n, p.epsilon, t, memory);
+    for (uint first = 0; first < n; first += SLOTS * threads) {
+        if (first > 0) {
+            row.load(k, 0.0f, values);
+            factors.load(k, 1.0f, weights);
+        }
+        for (uint i = 0; i < SLOTS; ++i) {
+            values[i] = values[i] * scale * weights[i];
+        }
+        to.store(k, k < n, values);
+        k += SLOTS * threads;
+    }
+}
+
 template <typename T, typename N, uint SIMDGROUPS>
 struct Source<2, T, N, SIMDGROUPS> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
-        constexpr uint THREADS = 32 * SIMDGROUPS;
-        const uint chunks = uint(p.chunks), n = 32 * chunks;
-        const SharedIntegers shared(memory + 32, chunks);
-        const RowThread t = row_thread(n, 0, THREADS, simdgroup, lane);
-        // A simdgroup that shares the row with none sums it for itself.
-        const RowReader<T> row(x, 1, n), summed(x, 1, t.count <= 32 || t.row == 0 ? n : 0);
-        const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
-        uint k = SLOTS * (32 * simdgroup + lane);
-        float values[SLOTS], weights[SLOTS];
-        factors.load(k, 1.0f, weights);
-        await_launches();
-        row.load(k, 0.0f, values);
-        float kept[KEPT][SLOTS];
-#pragma unroll
-        for (uint v = 0; v < KEPT; ++v) {
-            summed.load(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
-        }
-        const float scale = norm_scale(kept, n, p.epsilon, t, memory);
-        for (uint first = 0; first < n; first += SLOTS * THREADS) {
-            if (first > 0) {
-                row.load(k, 0.0f, values);
-                factors.load(k, 1.0f, weights);
-            }
-            for (uint i = 0; i < SLOTS; ++i) {
-                values[i] = values[i] * scale * weights[i];
-            }
-            shared.store(k, k < n, values);
-            k += SLOTS * THREADS;
-        }
+        const SharedIntegers shared(memory + 32, uint(p.chunks));
+        store_normalised(x, weight, p, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }

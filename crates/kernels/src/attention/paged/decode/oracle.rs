@@ -20,8 +20,8 @@ fn case(operator: PagedDecodeAttention, d: Dims, [rows, kv]: [DType; 2], rotary:
     // A page that texts have in common, one of each text's entries, and one for tokens of no text.
     let (shared, spare) = (0, batch * entries + 1);
     let pages = spare + 1;
-    // Those here and there; what is beyond the last key has no page, and the first one is shared once a text is beyond it.
-    let own = |b: usize, entry: usize| 1 + (b * entries + entry) * 7 % (batch * entries);
+    // The others from the end on; what is beyond the last key has no page, and the first one is shared once a text is beyond it.
+    let own = |b: usize, entry: usize| batch * entries - (b * entries + entry);
     let place = move |b: usize, entry: usize| match positions[b] {
         position if (entry * page) as i32 > position => if (b + entry).is_multiple_of(2) { -1 } else { pages as i32 },
         position if entry == 0 && position >= page as i32 => shared,
