@@ -103,9 +103,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
                 let threads = (k / 8).next_multiple_of(32).clamp(order::row_threads(k), NORMALISING);
                 launch.over(Extent::linear(groups(stored)?), Extent::linear(threads as u32)).with_threadgroup_memory(order::PARTIALS)
             }
-            Some(rows) => {
-                over(launch("quantized_row_bytes", &[layers.x.dtype], vec![x, write]), if rows == TILE_ROWS[0] { 4 } else { 2 })?
-            }
+            Some(rows) => over(launch("quantized_row_bytes", &[layers.x.dtype], vec![x, write]), if rows == TILE_ROWS[0] { 4 } else { 2 })?,
             None => over(launch("quantized_rows", &[layers.x.dtype], vec![x, write]), CHUNK / 8)?,
         });
         buffers[AT.x].1 = integers;

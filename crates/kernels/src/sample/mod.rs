@@ -38,6 +38,7 @@ use crate::{
 
 const FILES: &[MetalFile] = &[
     metal::TYPES,
+    metal::LAUNCHES,
     Space::METAL,
     Operand::METAL,
     elementwise::METAL,

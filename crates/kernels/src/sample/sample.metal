@@ -12,6 +12,9 @@ inline float gumbel_bound(uint word) {
     return 0.6932f * float(clz(word) + 1);
 }
 
+// Visits of a row whose elements are in flight at once.
+constant constexpr uint AT_ONCE = 4;
+
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(1024)]] void sample(
     device int* state [[buffer(0)]],
@@ -32,20 +35,28 @@ template <typename T>
     factors += 3 * number;
     numbers += 3 * number;
     const Worker worker = {shared, index, threads, lane, simdgroup};
+    await_launches();
     const float temperature = factors[0], top_p = factors[1], min_p = factors[2];
     const uint top_k = numbers[0], n = uint(params.tokens);
     const uint2 seed(numbers[1], numbers[2]);
     const int position = state[1] + 1;
     const RowReader<T> row(logits, 1, n);
     Best best = {-INFINITY, n};
-    for (uint k = SLOTS * index; k < n; k += SLOTS * threads) {
-        float slots[SLOTS];
-        row.load(k, -INFINITY, slots);
-        for (uint i = 0; i < SLOTS; ++i) {
-            if (!(slots[i] < INFINITY)) {
-                reject(error_flag, k + i);
+    for (uint first = SLOTS * index; first < n; first += AT_ONCE * SLOTS * threads) {
+        float visits[AT_ONCE][SLOTS];
+#pragma unroll
+        for (uint v = 0; v < AT_ONCE; ++v) {
+            row.load(first + v * SLOTS * threads, -INFINITY, visits[v]);
+        }
+#pragma unroll
+        for (uint v = 0; v < AT_ONCE; ++v) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                const uint token = first + v * SLOTS * threads + i;
+                if (!(visits[v][i] < INFINITY)) {
+                    reject(error_flag, token);
+                }
+                best.see(visits[v][i], token);
             }
-            best.see(slots[i], k + i);
         }
     }
     best = worker.best(best);

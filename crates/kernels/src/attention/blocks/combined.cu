@@ -13,9 +13,10 @@ DEVICE float combined(const Left& left, KeyRange keys) {
         State next_states[TOGETHER];
 #pragma unroll
         for (int i = 0; i < TOGETHER; ++i) {
-            const int block = min(first + i, end - 1);
-            next[i] = left.sum(block);
-            next_states[i] = left.state(block);
+            if (first + i < end) {
+                next[i] = left.sum(first + i);
+                next_states[i] = left.state(first + i);
+            }
         }
 #pragma unroll
         for (int i = 0; i < TOGETHER; ++i) {

@@ -5,11 +5,14 @@
 //! are chains over the block's keys. Blocks are combined in their order, in f32. So an output's bits depend on its query and on the keys alone: neither on other
 //! queries nor on how many thread blocks share the keys.
 
+use std::ops::RangeInclusive;
+
 use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parameter};
 
 use super::{
-    Inputs, Params, decode, hopper,
+    Inputs, Params, decode,
     decode::DecodeSplitParams,
+    hopper,
     paged::{self, PagedParams, decode::PagedDecodeParams},
     prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
@@ -54,13 +57,15 @@ const fn of_tokens([params, places, entry]: [MetalFile; 3], parts: MetalFile) ->
 }
 const TOKEN_WHOLE: [MetalFile; 3] = [DecodeSplitParams::METAL, hopper::IN_ONE_PIECE, metal_file!("attention/decode/whole.cu")];
 const TOKENS_PAGED: [MetalFile; 3] = [PagedDecodeParams::METAL, hopper::IN_PAGES, metal_file!("attention/decode/paged.cu")];
-/// Over keys in one piece and in pages, by [`CLUSTERS_OF_TOKENS`].
-const OF_TOKENS: [[&[MetalFile]; 2]; 2] = [
-    [&of_tokens(TOKEN_WHOLE, parts!(8)), &of_tokens(TOKEN_WHOLE, parts!(2))],
-    [&of_tokens(TOKENS_PAGED, parts!(8)), &of_tokens(TOKENS_PAGED, parts!(2))],
+/// By the logarithm of a cluster's thread blocks.
+const OF_TOKEN: [&[MetalFile]; 4] =
+    [&of_tokens(TOKEN_WHOLE, parts!(1)), &of_tokens(TOKEN_WHOLE, parts!(2)), &of_tokens(TOKEN_WHOLE, parts!(4)), &of_tokens(TOKEN_WHOLE, parts!(8))];
+const OF_TOKENS: [&[MetalFile]; 4] = [
+    &of_tokens(TOKENS_PAGED, parts!(1)),
+    &of_tokens(TOKENS_PAGED, parts!(2)),
+    &of_tokens(TOKENS_PAGED, parts!(4)),
+    &of_tokens(TOKENS_PAGED, parts!(8)),
 ];
-/// Thread blocks of a cluster.
-const CLUSTERS_OF_TOKENS: [u32; 2] = [8, 2];
 const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 22] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], rows) = (COMMON, metal_file!("attention/blocks/rows.cu"));
     let kernel = metal_file!("attention/blocks/blocks.cu");
@@ -89,9 +94,12 @@ const OF_COLUMNS: [Defines; 4] = {
 /// Thread blocks of a multiprocessor and their threads where rows are few: as in few_layout.cu.
 const RESIDENT: usize = 3;
 const THREADS: u32 = 128;
-/// The most keys that a cluster takes in less time than all thread blocks and two more launches, and blocks of keys that a small one does.
+/// The most keys that a cluster takes in less time than all thread blocks and two more launches.
 const CLUSTERED: u64 = 4096;
-const FEW_BLOCKS: u32 = 4;
+/// Thread blocks of a cluster where there is room for any number: four combine what few blocks of keys left in less time than fewer do.
+const LARGE: RangeInclusive<u64> = 4..=8;
+/// Blocks of keys that are so few for a thread block that it may as well wait for others to end.
+const FEW_BLOCKS: u64 = 2;
 
 /// Bytes of shared memory of few rows: keys, values, rows and weights; what four warps exchange of each row; and where they begin on a multiple of 1024.
 const fn few_memory(columns: u64, width: u64) -> usize {
@@ -219,7 +227,7 @@ pub(super) struct OfTokens {
     instance: Instance,
     source: CudaSource,
     /// Thread blocks of a cluster, and bytes of shared memory of one.
-    cluster: u32,
+    cluster: u64,
     memory: usize,
 }
 
@@ -234,23 +242,25 @@ impl OfTokens {
     /// Where the kernel serves over keys in one piece, or in pages.
     pub(super) fn new(params: &Params, types: [DType; 3], places: Places, precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let instance = Instance::of(params, types, precision, device)?;
-        let (s, blocks) = (&params.score, instance.split.parts);
+        let (s, blocks) = (&params.score, u64::from(instance.split.parts));
         if s.queries != 1 || instance.rows >= prefill::ROWS || s.keys > CLUSTERED {
             return None;
         }
         let (entry, files, rejection) = match places {
-            Places::Whole => ("attention_decode_blocks", OF_TOKENS[0], kv_append::REJECTION),
-            Places::Pages => ("attention_paged_decode_blocks", OF_TOKENS[1], paged::decode::REJECTION),
+            Places::Whole => ("attention_decode_blocks", OF_TOKEN, kv_append::REJECTION),
+            Places::Pages => ("attention_paged_decode_blocks", OF_TOKENS, paged::decode::REJECTION),
         };
-        // Thread blocks that wait for others to end would take longer than they save.
-        let all_at_once = s.batch * s.kv_heads * u64::from(CLUSTERS_OF_TOKENS[0]) <= RESIDENT as u64 * device.compute_units as u64;
-        let size = usize::from(!all_at_once && blocks <= FEW_BLOCKS);
-        let cluster = CLUSTERS_OF_TOKENS[size];
+        // One for each block of keys, unless that would be more than the multiprocessors.
+        let (tiles, units) = (s.batch * s.kv_heads, device.compute_units as u64);
+        let [least, most] = [blocks.div_ceil(FEW_BLOCKS), blocks.max(*LARGE.start())].map(|blocks| blocks.next_power_of_two().min(*LARGE.end()));
+        let cluster = (1 << (units / tiles).max(1).ilog2()).clamp(least, most);
+        if blocks > FEW_BLOCKS && tiles * cluster > RESIDENT as u64 * units {
+            return None;
+        }
         // Beside the others' memory the cosines and sines of each pair, and what is left of each row and block.
-        let memory = instance.memory + (4 * (s.width + instance.rows * u64::from(blocks.div_ceil(cluster)) * (s.width + 2))) as usize;
-        let defines = instance.defines;
-        let source =
-            CudaSource { files: files[size], entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection: Some(rejection) };
+        let memory = instance.memory + (4 * (s.width + instance.rows * blocks.div_ceil(cluster) * (s.width + 2))) as usize;
+        let (files, defines) = (files[cluster.ilog2() as usize], instance.defines);
+        let source = CudaSource { files, entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection: Some(rejection) };
         (memory <= device.threadgroup_memory).then_some(Self { instance, source, cluster, memory })
     }
 
@@ -262,9 +272,10 @@ impl OfTokens {
     pub(super) fn plan<P: bytemuck::NoUninit>(&self, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Plan {
         let Self { instance, source, cluster, memory } = self;
         let (s, y) = (&instance.params.score, (Parameter::write("y", instance.types[2]), Argument::Output(0)));
-        let key = instance.key(source.entry, instance.rows).with("cluster", *cluster);
+        let cluster = *cluster as u32;
+        let key = instance.key(source.entry, instance.rows).with("cluster", cluster);
         let launch = Launch::on_cuda(key, CudaForm::Source(*source), params, buffers.into_iter().chain([y]));
-        launch.with_threadgroup_memory(*memory).over(Extent([*cluster, s.kv_heads as u32, s.batch as u32]), Extent::linear(THREADS)).into()
+        launch.with_threadgroup_memory(*memory).over(Extent([cluster, s.kv_heads as u32, s.batch as u32]), Extent::linear(THREADS)).into()
     }
 }
 
@@ -331,13 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn tokens_have_large_clusters_unless_these_would_wait_for_each_other_and_keys_are_few() -> Result<()> {
-        assert_eq!(of_tokens(1, 8)?, [Extent([8, 8, 1])]);
-        assert_eq!(of_tokens(6, 128)?, [Extent([8, 8, 6])]);
-        assert_eq!(of_tokens(7, 16)?, [Extent([2, 8, 7])]);
-        assert_eq!(of_tokens(64, 8)?, [Extent([2, 8, 64])]);
-        assert_eq!(of_tokens(64, 32)?, [Extent([8, 8, 64])]);
-        assert!(of_tokens(1, 256)?.len() > 1, "what it stands for");
+    fn tokens_have_clusters_as_large_as_there_is_room_for_or_their_keys_need() -> Result<()> {
+        for (batch, pages, cluster) in [(1, 8, 4), (4, 8, 4), (8, 8, 2), (16, 8, 1), (64, 8, 1), (16, 16, 2), (1, 32, 8), (8, 32, 4), (6, 128, 8)] {
+            assert_eq!(of_tokens(batch, pages)?, [Extent([cluster, 8, batch as u32])], "{batch} texts of {pages} pages");
+        }
+        // Longer texts than a cluster gains by, and more thread blocks than run at once.
+        for (batch, pages) in [(1, 256), (64, 16), (64, 32), (8, 128)] {
+            assert!(of_tokens(batch, pages)?.len() > 1, "{batch} texts of {pages} pages");
+        }
         Ok(())
     }
 

@@ -58,8 +58,7 @@ const FILES: &[MetalFile] = &[
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
 /// How tokens' rows are rotated, in CUDA C++.
-pub(super) const ROTATED: [MetalFile; 5] =
-    [MATH, math::METAL, TokenParams::METAL, DecodeParams::METAL, metal_file!("attention/decode/rotation.cu")];
+pub(super) const ROTATED: [MetalFile; 5] = [MATH, math::METAL, TokenParams::METAL, DecodeParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
 const fn fast(in_cluster: bool) -> [MetalFile; 20] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (split::parts(in_cluster), ROTATED);

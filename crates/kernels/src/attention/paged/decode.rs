@@ -1,8 +1,9 @@
 //! Attention of one new token of each of several sequences over pages that the tokens are appended to: [`RopeAppend`](crate::rope_append::RopeAppend) with
-//! slots, the rotation of the queries and [`PagedAttention`] in one launch.
+//! slots, the rotation of the queries and [`PagedAttention`] in one.
 //!
 //! * Memory: that of [`PagedAttention`]; neither the rotated queries nor the new keys and values are read back.
-//! * Order and error: the bits of the operators it stands for. Their plan is its own but for keys of up to 4,096 tokens in invariant precision on an NVIDIA GPU.
+//! * Order and error: the bits of the operators it stands for, whose launches it has but in invariant precision on NVIDIA GPUs of compute capability 9.0. There a
+//!   cluster of thread blocks has a key head of a sequence, if these all run at once or have two blocks of keys at most.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;

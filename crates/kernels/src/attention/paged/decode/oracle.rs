@@ -23,7 +23,13 @@ fn case(operator: PagedDecodeAttention, d: Dims, [rows, kv]: [DType; 2], rotary:
     // The others from the end on; what is beyond the last key has no page, and the first one is shared once a text is beyond it.
     let own = |b: usize, entry: usize| batch * entries - (b * entries + entry);
     let place = move |b: usize, entry: usize| match positions[b] {
-        position if (entry * page) as i32 > position => if (b + entry).is_multiple_of(2) { -1 } else { pages as i32 },
+        position if (entry * page) as i32 > position => {
+            if (b + entry).is_multiple_of(2) {
+                -1
+            } else {
+                pages as i32
+            }
+        }
         position if entry == 0 && position >= page as i32 => shared,
         _ => own(b, entry) as i32,
     };
@@ -123,14 +129,14 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     let window = PagedDecodeAttention { left_window: Some(40), softcap: 0.7, scale: Some(0.5), ..plain };
     cases.push(case(window, Dims { value_width: 37, ..Dims::new(4, 2, 1, 96, 40) }, PAIRS[0], 24, &[80, 20]));
-    // In blocks of keys, by large clusters of thread blocks and by small ones: a text and many, of one block and of several, more blocks than thread blocks.
+    // In blocks of keys, by clusters of each number of thread blocks: a text and many, of one block and of several, more blocks than thread blocks.
     for (i, &types) in PAIRS[1..].iter().enumerate() {
         let invariant = PagedDecodeAttention { precision: Precision::Invariant, ..plain };
         cases.push(case(invariant, Dims::new(8, 2, 1, 320, 64), types, 64, PLACES));
         cases.push(case(invariant, Dims::new(8, 8, 1, 2080, 128), types, 128, &[1100, 2079]));
         cases.push(case(invariant, Dims::new(24, 2, 1, 416, 128), types, 64, &[390]));
-        const MANY: &[i32] = &[0, 40, 127, 128, 255, 200, 64, -1, 300, 319];
-        cases.push(case(invariant, Dims::new(12, 12, 1, 320, 64), types, 64, MANY));
+        const MANY: &[i32] = &[0, 40, 127, 128, 255, 200, 64, -1, 100, 31, 32, 254];
+        cases.push(case(invariant, Dims::new(12, 12, 1, 256, 64), types, 64, MANY));
         cases.push(case(PagedDecodeAttention { page: 64, ..invariant }, Dims::new(16, 16, 1, 512, 128), types, 128, &[500, 30, 511, 131]));
         let window = PagedDecodeAttention { left_window: Some(200), scale: Some(0.5), interleaved: i % 2 == 0, ..invariant };
         cases.push(case(window, Dims::new(4, 1, 1, 608, 64), types, 32, &[590, 100, 150]));
