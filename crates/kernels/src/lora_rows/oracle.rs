@@ -54,6 +54,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case(32, &[(40, 0, &[0])], &[0, -1]),
         // Layers together: of several widths and ranks, one of which some adapters do not have; so long a row that its elements come in turns.
         case(2100, &[(300, 8, &[8, 4]), (40, 5, &[0, 5]), (257, 12, &[12, 1, 3])], &[1, 0, -1, 2, 1]),
+        // Rows whose last elements are not as many as are in flight at once, for all threads but the last.
+        case(1990, &[(3, 2, &[2])], &[0, -1]),
         case(96, &[(64, 8, &[8, 8]), (64, 8, &[8, 0])], &[1, 0]),
     ]
 }

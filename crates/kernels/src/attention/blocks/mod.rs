@@ -96,6 +96,8 @@ const RESIDENT: usize = 3;
 const THREADS: u32 = 128;
 /// The most keys that a cluster takes in less time than all thread blocks and two more launches.
 const CLUSTERED: u64 = 4096;
+/// Thread blocks of a grid's third dimension.
+const MOST_TEXTS: u64 = 65_535;
 /// Thread blocks of a cluster where there is room for any number: four combine what few blocks of keys left in less time than fewer do.
 const LARGE: RangeInclusive<u64> = 4..=8;
 /// Blocks of keys that are so few for a thread block that it may as well wait for others to end.
@@ -243,7 +245,7 @@ impl OfTokens {
     pub(super) fn new(params: &Params, types: [DType; 3], places: Places, precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let instance = Instance::of(params, types, precision, device)?;
         let (s, blocks) = (&params.score, u64::from(instance.split.parts));
-        if s.queries != 1 || instance.rows >= prefill::ROWS || s.keys > CLUSTERED {
+        if s.queries != 1 || instance.rows >= prefill::ROWS || s.keys > CLUSTERED || s.batch > MOST_TEXTS {
             return None;
         }
         let (entry, files, rejection) = match places {
