@@ -69,6 +69,61 @@ fn options(cache_tokens: usize, step_tokens: usize, running: usize) -> EngineOpt
     EngineOptions { cache_tokens, step_tokens, running, ..EngineOptions::new(600, DType::F32) }
 }
 
+/// Tensors of the model of [`CONFIG`], of which one token's embedding is NaN.
+fn with_damage(executor: &Executor, damaged: Option<u32>) -> Arc<Model> {
+    let layers = (0..2).flat_map(|layer| {
+        let layers = [("self_attn.q", 48, 48), ("self_attn.k", 16, 48), ("self_attn.v", 16, 48), ("self_attn.o", 48, 48)];
+        let layers = layers.into_iter().chain([("mlp.gate", 80, 48), ("mlp.up", 80, 48), ("mlp.down", 48, 80)]);
+        let matrices = layers.map(move |(name, n, k)| (format!("layers.{layer}.{name}_proj"), vec![n, k]));
+        matrices.chain(["input", "post_attention"].map(|name| (format!("layers.{layer}.{name}_layernorm"), vec![48])))
+    });
+    let all = layers
+        .chain([("norm".to_owned(), vec![48]), ("embed_tokens".to_owned(), vec![97, 48])])
+        .map(|(name, dims)| (format!("model.{name}.weight"), dims));
+    let tensors = all.chain([("lm_head.weight".to_owned(), vec![97, 48])]).zip(1u64..).map(|((name, dims), seed)| {
+        let mut values = executor.randn(&dims, seed).unwrap().to_vec::<f32>().unwrap();
+        if let Some(token) = damaged.filter(|_| name.contains("embed")) {
+            values[token as usize * 48..][..48].fill(f32::NAN);
+        }
+        (name, executor.tensor(&dims, &values).unwrap())
+    });
+    Arc::new(Model::with_tensors(executor, Config::parse(CONFIG).unwrap(), &tensors.collect()).unwrap())
+}
+
+#[test]
+fn a_request_whose_logits_are_no_numbers_fails_alone_also_in_a_step_that_follows() {
+    let executor = Executor::new_cpu(2.try_into().unwrap()).unwrap().with_precision(Precision::Strict);
+    let requests: Vec<_> = (0..3).map(|seed| Request { logprobs: None, ..request(3, 2 * seed, 30) }).collect();
+    let whole = with_damage(&executor, None);
+    let expected: Vec<Vec<_>> =
+        requests.iter().map(|request| alone(&whole, DType::F32.into(), request).into_iter().map(|(token, _)| token).collect()).collect();
+    // A token that the second text alone draws, after some others.
+    let is_elsewhere = |token: u32, place: usize| {
+        let drawn = expected.iter().enumerate().flat_map(|(text, tokens)| if text == 1 { &tokens[..place] } else { &tokens[..] });
+        drawn.chain(requests.iter().flat_map(|request| &request.prompt)).any(|&other| other == token)
+    };
+    let place = (5..25).find(|&place| !is_elsewhere(expected[1][place], place)).expect("a token that one text alone draws");
+    let damaged = with_damage(&executor, Some(expected[1][place]));
+    for follows in [false, true] {
+        let mut engine = Engine::new(damaged.clone(), options(2048, 64, 3)).unwrap();
+        engine.runner.always_follows = follows;
+        let ids: Vec<_> = requests.iter().map(|request| engine.submit(request.clone()).unwrap()).collect();
+        let (mut found, mut failed) = (vec![Vec::new(); 3], Vec::new());
+        while !engine.is_idle() {
+            for output in engine.step() {
+                match output {
+                    Output::Token { request, token, .. } => found[ids.iter().position(|id| *id == request).unwrap()].push(token),
+                    Output::Finished { .. } => {}
+                    Output::Failed { request, error } => failed.push((request, error.to_string())),
+                }
+            }
+        }
+        assert!(matches!(&failed[..], [(id, error)] if *id == ids[1] && error.contains("is NaN")), "{failed:?}");
+        assert_eq!(found, [&expected[0][..], &expected[1][..=place], &expected[2]], "follows: {follows}");
+        assert_eq!(engine.statistics().free_pages, engine.statistics().pages);
+    }
+}
+
 #[test]
 fn an_answer_has_the_bits_it_has_alone() {
     let model = model(CONFIG);
