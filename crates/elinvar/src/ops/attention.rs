@@ -2,7 +2,11 @@
 
 use elinvar_core::Result;
 use elinvar_kernels::{
-    attention::{Attention, decode::DecodeAttention, paged::PagedAttention},
+    attention::{
+        Attention,
+        decode::DecodeAttention,
+        paged::{PagedAttention, decode::PagedDecodeAttention},
+    },
     attention_scores::AttentionScores,
     kv_append::KvAppend,
     rope::{Rope, RotaryEmbedding},
@@ -139,5 +143,36 @@ impl Tensor {
         frequencies: &Tensor,
     ) -> Result<Tensor> {
         keys.apply(*operator, &[key, positions, frequencies, values, value, self].map(Some))
+    }
+
+    /// Attention of a token of each of several sequences, its queries `[B, heads, D]`, over caches in pages `[kv_heads, slots, D]` to which its key and value
+    /// `[B, kv_heads, D]` are appended first, queries and keys rotated by `positions [B]`: each goes to one of `slots [B]`, and attends the pages that `table
+    /// [B, pages]` names.
+    ///
+    /// ```
+    /// # use elinvar::{DType, Executor, kernels::attention::paged::decode::PagedDecodeAttention};
+    /// # let executor = Executor::new_auto()?;
+    /// let (keys, values) = (executor.zeros(DType::F32, &[1, 64, 2])?, executor.zeros(DType::F32, &[1, 64, 2])?);
+    /// let token = executor.tensor(&[1, 1, 2], &[5f32, 6.0])?;
+    /// let (position, slot) = (executor.tensor(&[1], &[0i32])?, executor.tensor(&[1], &[32i32])?);
+    /// let (frequencies, table) = (executor.tensor(&[1], &[1f32])?, executor.tensor(&[1, 1], &[1i32])?);
+    /// let operator = PagedDecodeAttention::default();
+    /// let y = token.paged_decode_attention(&operator, (&keys, &token), (&values, &token), [&position, &slot], &frequencies, &table)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [5.0, 6.0]);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Shapes or types that do not fit. A slot or a page that the caches do not have is reported when something is read.
+    pub fn paged_decode_attention(
+        &self,
+        operator: &PagedDecodeAttention,
+        (keys, key): (&Tensor, &Tensor),
+        (values, value): (&Tensor, &Tensor),
+        [positions, slots]: [&Tensor; 2],
+        frequencies: &Tensor,
+        table: &Tensor,
+    ) -> Result<Tensor> {
+        keys.apply(*operator, &[key, positions, frequencies, values, value, self, slots, table].map(Some))
     }
 }

@@ -78,7 +78,7 @@ fn every_kernel_of_the_library() {
     };
     let (here, elsewhere) = (functions(&metal), functions(&gpu(90)));
     let alone: Vec<_> = elsewhere.difference(&here).collect();
-    let tested = ["lora_adapter", "quantized_linear_blocks", "quantized_row_bytes"];
+    let tested = ["lora_adapter", "normalised_row_bytes", "quantized_linear_blocks", "quantized_row_bytes"];
     assert!(alone.iter().all(|function| tested.contains(*function)), "{alone:?}");
     let texts = launches(cases);
     let kernels: usize = texts.values().map(BTreeMap::len).sum();

@@ -332,8 +332,8 @@ fn invariant_attention_is_in_blocks_for_any_queries_on_hopper() {
         let launches: Vec<_> = plan.launches.iter().map(|launch| launch.kernel.key.operator.to_string()).collect();
         (operator.gains(&inputs, &device), launches.join(" "), plan.launches[0].grid.0)
     };
-    for (keys, output) in [(1, None), (4096, None), (1024, Some(DType::BF16))] {
-        assert_eq!(token(keys, output), (true, "attention_decode_blocks".to_owned(), [8, 8, 1]));
+    for (keys, output, cluster) in [(1, None, 4), (4096, None, 8), (1024, Some(DType::BF16), 8)] {
+        assert_eq!(token(keys, output), (true, "attention_decode_blocks".to_owned(), [cluster, 8, 1]));
     }
     let (gains, launches, _) = token(4097, None);
     assert!(!gains && launches.ends_with(split), "{launches}");

@@ -121,7 +121,10 @@ impl PagedDecodeAttention {
         if queries.shape().rank() != 3 {
             return Err(misshapen!(queries; "a token of each sequence, [B, Hq, D]"));
         }
-        let [batch, heads, width] = [0, 1, 2].map(|axis| queries.shape()[axis]);
+        let ([batch, heads, width], key_heads) = ([0, 1, 2].map(|axis| queries.shape()[axis]), cache.shape()[0]);
+        if key_heads == 0 || !heads.is_multiple_of(key_heads) {
+            return Err(misshapen!(queries, cache; "[B, Hq, D] and [Hkv, slots, D] with Hq a multiple of Hkv"));
+        }
         let layout = queries.layout.broadcast_to(Shape::new(&[1, batch, heads, width])?)?.permute(&[1, 2, 0, 3])?;
         let (q, positions) = (TensorInfo { layout, ..queries }, TensorInfo { layout: Layout::contiguous(Shape::new(&[batch, 1])?), ..positions });
         let (params, y, _) = self.attention().params(&Attended { q, k: cache, v: value_cache, table, positions })?;
