@@ -1182,6 +1182,35 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor, positions: T
     Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
     """
 
+def paged_decode_attention(cache: Tensor, rows: Tensor, positions: Tensor, frequencies: Tensor, value_cache: Tensor, values: Tensor, queries: Tensor, slots: Tensor, table: Tensor, *, scale: float | None = None, softcap: float = 0.0, left_window: int | None = None, page: int = 32, interleaved: bool = False, precision: Literal["strict", "invariant", "fast"] | None = None, output: Literal["float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"] | DType | None = None) -> Tensor:
+    """appends a rotated key and a value of each sequence to a cache in pages, in place, and gives the tokens' attention: rope_append and paged_attention in one
+
+    Inputs:
+        cache (float32, float16, bfloat16, uint8; updated in place): [Hkv, slots, D], updated in place
+        rows (float32, float16, bfloat16): [B, Hkv, D]: the new keys
+        positions (int32): [B]: where each token stands in its sequence; a negative one attends nothing
+        frequencies (float32): [rotary_dim / 2], radians for each position; the rest of a head is copied
+        value_cache (float32, float16, bfloat16, uint8; updated in place): as cache, updated in place
+        values (float32, float16, bfloat16): as rows, what goes into value_cache as it is
+        queries (float32, float16, bfloat16): [B, Hq, D] of the type of rows
+        slots (int32): [B]: where each token goes
+        table (int32): [B, pages]: which page of the cache each page of a sequence is
+
+    Returns:
+        y (float32, float16, bfloat16): [B, Hq, Dv], of type output
+
+    Attributes:
+        scale (float): Factor of the dot product; `None` for `1 / √D`.
+        softcap (float): `s` becomes `c · tanh(s / c)`; zero for none.
+        left_window (count): Attend at most this many keys before the token; `None` for all.
+        page (count): Tokens of a page.
+        interleaved (bool): Pairs are neighbours instead of half of `rotary_dim` apart.
+        precision (word: strict, invariant, fast): How sums may be ordered: as `PagedAttention` does. None is the executor's.
+        output (word: float32, float16, bfloat16, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool): Type of the output; that of `queries` if absent.
+
+    Raises ValueError for shapes, types or values that do not fit, and TypeError for objects that are no tensors.
+    """
+
 def pow(a: Tensor, b: Tensor) -> Tensor:
     """`a` to the power `b`.
 
