@@ -222,7 +222,7 @@ template <typename T, uint ROWS>
     }
 }
 
-// The bytes of four integers, of which two words have the low and the high halves: the low ones or, from bit 8 on, the high ones.
+// Of four integers that two words have, the low bytes or, from bit 8 on, the high ones.
 inline uint bytes_of(uint first, uint second, uint from) {
     const uint even = 0x00ff00ffu, low = first >> from & even, high = second >> from & even;
     return (low | low >> 8) & 0xffffu | (high | high >> 8) << 16;

@@ -10,6 +10,18 @@ use crate::{
     rope::{RopeScaling, frequencies, oracle::rotate},
 };
 
+/// The error of an element of this type, relative to 1: packed rows have steps of a 127th, and a scale of f16.
+pub(in crate::attention) fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-11),
+        DType::BF16 => 2f64.powi(-8),
+        DType::U8 => 2f64.powi(-24) + 0.5 / 127.0 + 2f64.powi(-11),
+        DType::F32 | DType::F64 | DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U16 | DType::U32 | DType::U64 => {
+            2f64.powi(-24)
+        }
+    }
+}
+
 /// A token at `position` of a cache of `d.keys`, of which `rotary` elements rotation.
 #[derive(Clone, Copy)]
 struct Token {
@@ -46,13 +58,6 @@ impl Token {
         let Self { d, types: [rows, cache], position, .. } = self;
         let scoring = operator.attention().scoring;
         // Rotated elements, up to 1.5, are rounded to the rows' type and to the cache's: what that makes of scores and values.
-        let unit = |dtype| {
-            2f64.powi(match dtype {
-                DType::F16 => -11,
-                DType::BF16 => -8,
-                _ => -24,
-            }) + if dtype == DType::U8 { 0.5 / 127.0 + 2f64.powi(-11) } else { 0.0 }
-        };
         let rounding = 1.5 * (unit(rows) + unit(cache)) + 1e-6 * f64::from(position);
         // Unless strict: queries and weights are rounded to the cache's type too.
         let twice = if operator.precision == Precision::Strict { 1.0 } else { 2.0 };

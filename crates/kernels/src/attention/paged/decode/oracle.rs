@@ -6,6 +6,7 @@ use super::{PagedDecodeAttention, operands::AT};
 use crate::{
     Precision,
     attention::{
+        decode::oracle::unit,
         oracle::{Dims, PACKED, PAIRS, bound, cache as stored, elements, probabilities, scores, weighted_sum},
         scoring::Scoring,
     },
@@ -64,12 +65,6 @@ fn case(operator: PagedDecodeAttention, d: Dims, [rows, kv]: [DType; 2], rotary:
     let PagedDecodeAttention { scale, softcap, left_window, .. } = operator;
     let scoring = Scoring { scale, softcap, left_window, causal: true, ..Scoring::default() };
     // Rotated elements, up to 1.5, are rounded to the rows' type and to the cache's: what that makes of scores and values.
-    let unit = |dtype| match dtype {
-        DType::F16 => 2f64.powi(-11),
-        DType::BF16 => 2f64.powi(-8),
-        DType::U8 => 2f64.powi(-24) + 0.5 / 127.0 + 2f64.powi(-11),
-        _ => 2f64.powi(-24),
-    };
     let furthest = positions.iter().max().copied().unwrap_or(0).max(0);
     let rounding = 1.5 * (unit(rows) + unit(kv)) + 1e-6 * f64::from(furthest);
     // Unless strict: queries and weights are rounded to the cache's type too.
