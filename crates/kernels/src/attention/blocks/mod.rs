@@ -252,7 +252,7 @@ impl OfTokens {
             Places::Whole => ("attention_decode_blocks", OF_TOKEN, kv_append::REJECTION),
             Places::Pages => ("attention_paged_decode_blocks", OF_TOKENS, paged::decode::REJECTION),
         };
-        // One for each block of keys, unless that would be more than the multiprocessors.
+        // One for each block of keys, and four at least, unless there would be more of them than multiprocessors.
         let (tiles, units) = (s.batch * s.kv_heads, device.compute_units as u64);
         let [least, most] = [blocks.div_ceil(FEW_BLOCKS), blocks.max(*LARGE.start())].map(|blocks| blocks.next_power_of_two().min(*LARGE.end()));
         let cluster = (1 << (units / tiles).max(1).ilog2()).clamp(least, most);
