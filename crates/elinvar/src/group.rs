@@ -1,9 +1,10 @@
 //! Several devices as one executor.
 
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc, thread};
 
 use elinvar_core::{DType, Device, Error, HostMemory, Layout, Result, Shape};
-use elinvar_group::{Group, GroupBackend};
+use elinvar_cpu::CpuBackend;
+use elinvar_group::{Group, GroupBackend, World};
 use elinvar_kernels::collective::{AllGather, OwnPart};
 
 use crate::{
@@ -32,13 +33,39 @@ impl Executor {
     /// # Errors
     /// No device, one that is not available, or devices of different kinds.
     pub fn group(backends: &[BackendType]) -> Result<Self> {
-        let mut opened: Vec<(BackendType, Device)> = Vec::new();
-        for &backend in backends {
-            let known = opened.iter().find(|(other, _)| *other == backend).map(|(_, device)| device.clone());
-            let device = known.map_or_else(|| backend.open().map_err(|error| error.context(format!("rank {} ({backend})", opened.len()))), Ok)?;
-            opened.push((backend, device));
-        }
-        Ok(Self::of_group(Group::new(opened.into_iter().map(|(_, device)| device).collect())?))
+        Ok(Self::of_group(Group::new(open_all(backends, 0, |backend| backend.open())?)?))
+    }
+
+    /// The `backends` of each of several processes, of one host or more, as one executor: those of the first process are the first ranks. Each process runs the
+    /// same program on the same input, and reads results from its own first rank. The processes of a host share its cores.
+    ///
+    /// ```no_run
+    /// # use elinvar::{BackendType, Executor, Place, World};
+    /// // What `torchrun` starts.
+    /// let place = Place::from_environment()?.expect("one of several processes");
+    /// let gpu = BackendType::Cuda(place.local_rank);
+    /// let executor = Executor::among(World::join(place)?, &[gpu])?;
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Executor::group`]; a process that has other devices, or ended.
+    pub fn among(world: World, backends: &[BackendType]) -> Result<Self> {
+        let processes = world.place().local_world_size;
+        let open = |backend: BackendType| match backend {
+            BackendType::Cpu => {
+                let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+                Ok(Device::new(CpuBackend::new(NonZeroUsize::new(cores / processes).or(Some(NonZeroUsize::MIN)))?))
+            }
+            BackendType::Metal(_) | BackendType::Cuda(_) | BackendType::MetalSim | BackendType::Null => backend.open(),
+        };
+        let devices = open_all(backends, world.place().rank * backends.len(), open)?;
+        Ok(Self::of_group(Group::among(world, devices)?))
+    }
+
+    /// The processes that the executor spans, if there are several.
+    pub fn world(&self) -> Option<&World> {
+        self.group.as_ref().and_then(Group::world)
     }
 
     pub(crate) fn of_group(group: Group) -> Self {
@@ -114,6 +141,17 @@ impl Executor {
             (None, count) => Err(Error::invalid_argument(format!("{count} parts for one device: expected one"))),
         }
     }
+}
+
+/// Opens the devices of ranks from `first` on, each once.
+fn open_all(backends: &[BackendType], first: usize, open: impl Fn(BackendType) -> Result<Device>) -> Result<Vec<Device>> {
+    let mut opened: Vec<(BackendType, Device)> = Vec::new();
+    for &backend in backends {
+        let known = opened.iter().find(|(other, _)| *other == backend).map(|(_, device)| device.clone());
+        let device = known.map_or_else(|| open(backend).map_err(|e| e.context(format!("rank {} ({backend})", first + opened.len()))), Ok)?;
+        opened.push((backend, device));
+    }
+    Ok(opened.into_iter().map(|(_, device)| device).collect())
 }
 
 impl Tensor {

@@ -40,6 +40,7 @@ pub use elinvar_core::{
     HostMemory, HostMemoryMut, Layout, MemoryInfo, PipelineInfo, Pool, PoolStatistics, ProfileEvent, RawBuffer, Reading, Result, Shape, SplitMix64,
     Storage, advise_huge_pages, format_bytes,
 };
+pub use elinvar_group::{Place, World};
 pub use elinvar_kernels as kernels;
 pub use elinvar_kernels::{Operator, Precision, Scalar, cross_entropy::LossReduction};
 #[cfg(feature = "metal")]

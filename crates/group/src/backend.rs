@@ -6,23 +6,55 @@ use elinvar_core::{
 };
 use elinvar_kernels::collective::Collective;
 
-use crate::{Group, Prepared, lists::Lists, memory::Parts};
+use crate::{
+    Group, Prepared, World,
+    lists::{Exchange, Lists},
+    memory::Parts,
+    world,
+};
 
 /// A group as a device: see the crate's documentation.
 pub struct GroupBackend {
     group: Group,
     lists: Mutex<Lists>,
+    /// What the host wrote since the last exchange with other processes, as a number: all processes write the same.
+    written: Mutex<u64>,
 }
 
 impl GroupBackend {
     /// The device of a group.
     pub fn new(group: Group) -> Self {
-        Self { group, lists: Mutex::default() }
+        Self { group, lists: Mutex::default(), written: Mutex::default() }
     }
 
-    /// The first rank's part.
+    /// The part of this process's first rank.
     fn first<'a>(&self, buffer: &'a RawBuffer) -> Result<&'a Buffer> {
         Ok(&buffer.downcast::<Parts>()?.0[0])
+    }
+
+    /// Starts the list of each device.
+    fn start(&self, lists: &[Arc<CommandList>]) -> Result<Completion> {
+        let places = self.group.places();
+        let submit = |((device, ranks), list): (&(&Device, Vec<usize>), &Arc<CommandList>)| self.group.named(ranks[0], device.submit(list));
+        let submitted = places.iter().zip(lists).map(submit).collect::<Result<Vec<_>>>()?;
+        Ok(match <[Completion; 1]>::try_from(submitted) {
+            Ok([one]) => one,
+            Err(several) => Completion::new(Arc::new(All { group: self.group.clone(), completions: several })),
+        })
+    }
+
+    /// Gathers parts from all processes, and puts them where each rank has them.
+    fn exchange(&self, world: &World, Exchange { parts, wholes }: &Exchange) -> Result<()> {
+        let devices = self.group.devices();
+        let mut own = Vec::new();
+        for (rank, (device, part)) in devices.iter().zip(parts).enumerate() {
+            let start = own.len();
+            own.resize(start + part.bytes(), 0);
+            self.group.named(rank, device.read(part.buffer(), part.offset(), &mut own[start..]))?;
+        }
+        let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        let whole = world.all_gather(written, &own)?.concat();
+        wholes.iter().try_for_each(|(rank, to)| self.group.named(*rank, devices[*rank].write(to.buffer(), to.offset(), &whole)))
     }
 }
 
@@ -40,12 +72,14 @@ impl Backend for GroupBackend {
     }
 
     fn allocate(&self, bytes: usize, _storage: Storage) -> Result<RawBuffer> {
+        self.group.check()?;
         let part = |(rank, device): (usize, &Device)| self.group.named(rank, device.allocate_dedicated(bytes));
         Ok(RawBuffer::new(Parts(self.group.devices().iter().enumerate().map(part).collect::<Result<_>>()?)))
     }
 
     fn adopt(&self, memory: HostMemory) -> Result<RawBuffer> {
-        let mut parts = vec![None; self.group.ranks()];
+        self.group.check()?;
+        let mut parts = vec![None; self.group.devices().len()];
         for (device, ranks) in self.group.places() {
             let part = self.group.named(ranks[0], device.adopt(memory.clone()))?;
             ranks.into_iter().for_each(|rank| parts[rank] = Some(part.clone()));
@@ -54,6 +88,10 @@ impl Backend for GroupBackend {
     }
 
     fn write(&self, buffer: &RawBuffer, offset: usize, bytes: &[u8]) -> Result<()> {
+        if self.group.world().is_some() {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            *written = written.rotate_left(1) ^ world::hash(bytes);
+        }
         let parts = &buffer.downcast::<Parts>()?.0;
         let write = |(rank, (device, part)): (usize, (&Device, &Buffer))| self.group.named(rank, device.write(part, offset, bytes));
         self.group.devices().iter().zip(parts).enumerate().try_for_each(write)
@@ -103,14 +141,15 @@ impl Backend for GroupBackend {
     }
 
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
-        let lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(&self.group, commands)?;
-        let places = self.group.places();
-        let submit = |((device, ranks), list): (&(&Device, Vec<usize>), &Arc<CommandList>)| self.group.named(ranks[0], device.submit(list));
-        let submitted = places.iter().zip(&*lists).map(submit).collect::<Result<Vec<_>>>()?;
-        Ok(match <[Completion; 1]>::try_from(submitted) {
-            Ok([one]) => one,
-            Err(several) => Completion::new(Arc::new(All { group: self.group.clone(), completions: several })),
-        })
+        self.group.check()?;
+        let run = self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(&self.group, commands)?;
+        if let Some(world) = self.group.world() {
+            for (lists, exchange) in &run.exchanges {
+                self.start(lists)?;
+                self.exchange(world, exchange)?;
+            }
+        }
+        self.start(&run.last)
     }
 
     fn start_profile(&self) -> Result<()> {

@@ -3,10 +3,14 @@
 //! A group has ranks, each on a device; several may share one. Its memory is memory of every rank, and a list runs on each of them with the rank's own: so what is
 //! recorded once runs everywhere. Ranks hold different weights ([`Group::adopt`]) and exchange results by [`Collective`]s, the only commands that see more
 //! than one rank. What the host writes goes to all ranks; what it reads is the first one's.
+//!
+//! The ranks of a group may be in several processes, those of a [`World`]: each has the memory of its own ranks, runs the same program, and reads from the first
+//! of them.
 
 mod backend;
 mod lists;
 mod memory;
+mod world;
 #[cfg(test)]
 mod tests;
 
@@ -17,17 +21,20 @@ use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
 
 pub use backend::GroupBackend;
 use memory::Parts;
+pub use world::{Place, World};
 
 /// The ranks of a group. Clones are the same group.
 #[derive(Clone)]
 pub struct Group(Arc<Ranks>);
 
 struct Ranks {
-    /// The device of each rank.
+    /// The device of each rank of this process.
     devices: Vec<Device>,
     properties: DeviceProperties,
-    /// Of each rank the inboxes of all, as its device reaches them; none where all ranks share a device.
+    /// Of each rank the inboxes of all, as its device reaches them; none where all ranks share a device, or are in several processes.
     inboxes: Vec<Vec<Buffer>>,
+    /// The processes that it spans, if there are several.
+    world: Option<World>,
 }
 
 /// What a kernel is to a group: prepared on each of its devices, or a collective.
@@ -42,38 +49,47 @@ impl Group {
     /// # Errors
     /// No device, or devices of different kinds or names, whose plans would differ.
     pub fn new(devices: Vec<Device>) -> Result<Self> {
-        let Some(first) = devices.first() else {
-            return Err(Error::invalid_argument("a group of no devices: name at least one"));
-        };
-        let like = first.properties();
-        if let Some((rank, other)) = devices.iter().enumerate().find(|(_, d)| (d.properties().kind, &d.properties().name) != (like.kind, &like.name))
-        {
-            let (first, other) = (&like.name, &other.properties().name);
-            return Err(Error::invalid_argument(format!(
-                "a group of unlike devices: rank 0 is on {first} ({}), rank {rank} on {other}: name devices of one kind",
-                like.kind
-            )));
-        }
-        let shared = devices.iter().filter(|device| device.same(first)).count();
-        let properties = DeviceProperties {
-            name: format!("{} × {}", devices.len(), like.name),
-            max_buffer_bytes: like.max_buffer_bytes / shared,
-            // Each rank has memory of its own, so the host reaches none of it where it lies.
-            unified_memory: false,
-            ..like.clone()
-        };
+        let (like, shared) = like(&devices)?;
+        let properties = properties(like, devices.len(), shared);
         let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
-        Ok(Self(Arc::new(Ranks { devices, properties, inboxes })))
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes, world: None })))
+    }
+
+    /// A group of the `devices` of every process: those of the first are its first ranks.
+    ///
+    /// # Errors
+    /// As [`Group::new`], but that ranks of a process may share its devices; processes with other devices, or more of them; what [`World`] reports.
+    pub fn among(world: World, devices: Vec<Device>) -> Result<Self> {
+        let (like, shared) = like(&devices)?;
+        world.agree("device", format!("{} × {} ({})", devices.len(), like.name, like.kind).as_bytes())?;
+        let ranks = devices.len() * world.place().world_size;
+        let properties = properties(like, ranks, shared);
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes: Vec::new(), world: Some(world) })))
     }
 
     /// How many ranks it has.
     pub fn ranks(&self) -> usize {
-        self.0.devices.len()
+        self.0.devices.len() * self.0.world.as_ref().map_or(1, |world| world.place().world_size)
     }
 
-    /// The device of each rank.
+    /// The device of each rank of this process.
     pub fn devices(&self) -> &[Device] {
         &self.0.devices
+    }
+
+    /// The processes that it spans, if there are several.
+    pub fn world(&self) -> Option<&World> {
+        self.0.world.as_ref()
+    }
+
+    /// The number of this process's first rank.
+    fn first_rank(&self) -> usize {
+        self.0.devices.len() * self.0.world.as_ref().map_or(0, |world| world.place().rank)
+    }
+
+    /// Whether all processes are there.
+    fn check(&self) -> Result<()> {
+        self.0.world.as_ref().map_or(Ok(()), World::check)
     }
 
     /// Memory that holds for each rank what it is given: equally many bytes for all.
@@ -84,17 +100,19 @@ impl Group {
         if parts.len() != self.ranks() || parts.windows(2).any(|pair| pair[0].bytes().len() != pair[1].bytes().len()) {
             return Err(Error::invalid_argument(format!("{} parts for {} ranks: one for each expected, all of one size", parts.len(), self.ranks())));
         }
-        let parts = self.0.devices.iter().zip(parts).enumerate().map(|(rank, (device, part))| self.named(rank, device.adopt(part)));
+        self.check()?;
+        let own = parts.into_iter().skip(self.first_rank());
+        let parts = self.0.devices.iter().zip(own).enumerate().map(|(rank, (device, part))| self.named(rank, device.adopt(part)));
         let parts = parts.collect::<Result<_>>()?;
         Ok(RawBuffer::new(Parts(parts)))
     }
 
-    /// A result of a rank's device: an error names the rank, unless all are on one device.
+    /// A result of the device of a rank of this process: an error names the rank, unless all are on one device.
     fn named<T>(&self, rank: usize, result: Result<T>) -> Result<T> {
-        if self.0.inboxes.is_empty() { result } else { named(rank, result) }
+        if self.0.inboxes.is_empty() && self.0.world.is_none() { result } else { named(self.first_rank() + rank, result) }
     }
 
-    /// The devices, each once, and the ranks on it.
+    /// The devices of this process, each once, and its ranks on it.
     fn places(&self) -> Vec<(&Device, Vec<usize>)> {
         let mut places: Vec<(&Device, Vec<usize>)> = Vec::new();
         for (rank, device) in self.0.devices.iter().enumerate() {
@@ -104,6 +122,33 @@ impl Group {
             }
         }
         places
+    }
+}
+
+/// What the devices of a group have alike, and how many of them are the first.
+fn like(devices: &[Device]) -> Result<(&DeviceProperties, usize)> {
+    let Some(first) = devices.first() else {
+        return Err(Error::invalid_argument("a group of no devices: name at least one"));
+    };
+    let like = first.properties();
+    if let Some((rank, other)) = devices.iter().enumerate().find(|(_, d)| (d.properties().kind, &d.properties().name) != (like.kind, &like.name)) {
+        let (first, other) = (&like.name, &other.properties().name);
+        return Err(Error::invalid_argument(format!(
+            "a group of unlike devices: rank 0 is on {first} ({}), rank {rank} on {other}: name devices of one kind",
+            like.kind
+        )));
+    }
+    Ok((like, devices.iter().filter(|device| device.same(first)).count()))
+}
+
+/// Those of a group of so many ranks, `shared` of them on a device.
+fn properties(like: &DeviceProperties, ranks: usize, shared: usize) -> DeviceProperties {
+    DeviceProperties {
+        name: format!("{ranks} × {}", like.name),
+        max_buffer_bytes: like.max_buffer_bytes / shared,
+        // Each rank has memory of its own, so the host reaches none of it where it lies.
+        unified_memory: false,
+        ..like.clone()
     }
 }
 

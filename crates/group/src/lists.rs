@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use elinvar_core::{Binding, Command, CommandList, Device, Dispatch, Error, ListBuilder, Result};
+use elinvar_core::{Binding, Buffer, Command, CommandList, DType, Device, Dispatch, Error, ListBuilder, Result};
 use elinvar_kernels::{
-    Plan,
+    Launch, Plan,
     collective::{Collective, CollectiveParams},
     encode,
 };
@@ -21,84 +21,189 @@ pub(crate) struct Lists(HashMap<u64, Made>);
 /// What was made of a list.
 struct Made {
     of: Weak<CommandList>,
-    lists: Arc<[Arc<CommandList>]>,
+    run: Arc<Run>,
+}
+
+/// The lists of each device.
+pub(crate) type OfDevices = Arc<[Arc<CommandList>]>;
+
+/// What is done for a list: where processes exchange parts, each device's list ends, and another one goes on.
+pub(crate) struct Run {
+    pub(crate) exchanges: Vec<(OfDevices, Exchange)>,
+    pub(crate) last: OfDevices,
+}
+
+/// The parts of this process's ranks that other processes get, and where the parts of all go, one after the other.
+pub(crate) struct Exchange {
+    /// Of each rank.
+    pub(crate) parts: Vec<Binding>,
+    /// On the devices of these ranks.
+    pub(crate) wholes: Vec<(usize, Binding)>,
 }
 
 impl Lists {
-    /// The list of each device.
-    pub(crate) fn of(&mut self, group: &Group, commands: &Arc<CommandList>) -> Result<Arc<[Arc<CommandList>]>> {
+    /// What is done for a list.
+    pub(crate) fn of(&mut self, group: &Group, commands: &Arc<CommandList>) -> Result<Arc<Run>> {
         if let Some(made) = self.0.get(&commands.id()) {
-            return Ok(made.lists.clone());
+            return Ok(made.run.clone());
         }
         self.0.retain(|_, made| made.of.strong_count() > 0);
-        let places = group.places();
-        let lists: Arc<[_]> = (0..places.len()).map(|place| list(group, place, &places[place], commands)).collect::<Result<_>>()?;
+        let run = Arc::new(run(group, commands)?);
         // A list waits for those of the other devices while it runs: none may wait for anything before it starts.
+        let places = group.places();
         if places.len() > 1 {
-            places.iter().zip(&*lists).try_for_each(|((device, _), list)| device.prepare_list(list))?;
+            places.iter().zip(&*run.last).try_for_each(|((device, _), list)| device.prepare_list(list))?;
         }
-        self.0.insert(commands.id(), Made { of: Arc::downgrade(commands), lists: lists.clone() });
-        Ok(lists)
+        self.0.insert(commands.id(), Made { of: Arc::downgrade(commands), run: run.clone() });
+        Ok(run)
     }
 }
 
-/// The list of one device: each command for each of its ranks.
-fn list(group: &Group, place: usize, (device, ranks): &(&Device, Vec<usize>), commands: &CommandList) -> Result<Arc<CommandList>> {
-    let mut list = ListBuilder::new();
+/// The lists that are being made.
+struct Making<'a> {
+    group: &'a Group,
+    places: Vec<(&'a Device, Vec<usize>)>,
+    /// Of each device.
+    lists: Vec<ListBuilder>,
+    exchanges: Vec<(OfDevices, Exchange)>,
+    /// Of each device the memory in which the largest exchange arrives; none where nothing does.
+    landings: Vec<Buffer>,
+}
+
+/// What is done for a list.
+fn run(group: &Group, commands: &CommandList) -> Result<Run> {
+    let places = group.places();
+    let mut making = Making { group, lists: places.iter().map(|_| ListBuilder::new()).collect(), places, exchanges: Vec::new(), landings: Vec::new() };
+    let mut largest = 0;
     for command in commands.commands() {
-        match command {
-            Command::Dispatch(dispatch) => match dispatch.pipeline.state() {
-                Some(Prepared::Kernel(pipelines)) => {
-                    for &rank in ranks {
+        if let Command::Dispatch(dispatch) = command
+            && let (Some(Prepared::Collective(Collective::AllGather)), Some(_)) = (dispatch.pipeline.state(), group.world())
+        {
+            let Operands { params, dtype, .. } = Operands::of(dispatch)?;
+            largest = largest.max(if params.rows > 1 { params.part_bytes(dtype) * group.ranks() } else { 0 });
+        }
+    }
+    if largest > 0 {
+        making.landings = making.places.iter().map(|(device, _)| device.allocate_dedicated(largest)).collect::<Result<_>>()?;
+    }
+    commands.commands().iter().try_for_each(|command| making.add(command))?;
+    Ok(Run { last: making.finish(), exchanges: making.exchanges })
+}
+
+impl Making<'_> {
+    /// Ends the lists, and begins others.
+    fn finish(&mut self) -> OfDevices {
+        self.lists.iter_mut().map(|list| std::mem::take(list).finish()).collect()
+    }
+
+    /// Adds a command, for each rank.
+    fn add(&mut self, command: &Command) -> Result<()> {
+        if let Command::Dispatch(dispatch) = command
+            && let Some(Prepared::Collective(collective)) = dispatch.pipeline.state()
+        {
+            let operands = Operands::of(dispatch)?;
+            return match (collective, self.group.world()) {
+                (Collective::OwnPart, _) => self.own_part(&operands),
+                (Collective::AllGather, Some(_)) => self.gather_processes(&operands),
+                (Collective::AllGather, None) => self.gather(&operands),
+            };
+        }
+        for (place, ((device, ranks), list)) in self.places.iter().zip(&mut self.lists).enumerate() {
+            for &rank in ranks {
+                match command {
+                    Command::Dispatch(dispatch) => {
+                        let Some(Prepared::Kernel(pipelines)) = dispatch.pipeline.state() else {
+                            return Err(Error::internal("a group was given a kernel that it did not prepare"));
+                        };
                         let bindings = dispatch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
                         let bindings = bindings.collect::<Result<_>>()?;
                         list.dispatch(Dispatch { pipeline: pipelines[place].clone(), bindings, ..dispatch.clone() }, device.properties())?;
                     }
+                    Command::Copy(copy) => list.copy(of_rank(&copy.source, rank)?, of_rank(&copy.destination, rank)?)?,
+                    Command::Fill(fill) => list.fill(of_rank(&fill.destination, rank)?, fill.value)?,
                 }
-                Some(Prepared::Collective(collective)) => exchange(group, device, ranks, *collective, dispatch, &mut list)?,
-                None => return Err(Error::internal("a group was given a kernel that it did not prepare")),
-            },
-            Command::Copy(copy) => {
-                ranks.iter().try_for_each(|&rank| list.copy(of_rank(&copy.source, rank)?, of_rank(&copy.destination, rank)?))?;
             }
-            Command::Fill(fill) => ranks.iter().try_for_each(|&rank| list.fill(of_rank(&fill.destination, rank)?, fill.value))?,
         }
+        Ok(())
     }
-    Ok(list.finish())
-}
 
-/// What the ranks of a device do for a collective.
-fn exchange(group: &Group, device: &Device, ranks: &[usize], collective: Collective, dispatch: &Dispatch, list: &mut ListBuilder) -> Result<()> {
-    let params: CollectiveParams = *bytemuck::try_from_bytes(&dispatch.params).map_err(|_| Error::internal("a collective has other parameters"))?;
-    let ([Some(from), Some(to)], [parameter, _]) = (&dispatch.bindings[..], &dispatch.pipeline.source().parameters[..]) else {
-        return Err(Error::internal("a collective has other buffers"));
-    };
-    let (dtype, count) = (parameter.dtype, group.ranks());
-    let mut run = |launch, from: Vec<Option<Binding>>, to: Binding| {
-        encode(&Plan::from(launch), &from, &[to], device, list, |_| Err(Error::internal("a collective has temporaries")))
-    };
-    match collective {
-        Collective::OwnPart => {
+    fn own_part(&mut self, &Operands { params, dtype, from, to }: &Operands<'_>) -> Result<()> {
+        let (count, first) = (self.group.ranks(), self.group.first_rank());
+        for ((device, ranks), list) in self.places.iter().zip(&mut self.lists) {
             for &rank in ranks {
-                run(params.out_of_place(dtype, count, rank)?, vec![Some(of_rank(from, rank)?)], of_rank(to, rank)?)?;
+                let launch = params.out_of_place(dtype, count, first + rank)?;
+                launched(launch, vec![Some(of_rank(from, rank)?)], of_rank(to, rank)?, device, list)?;
             }
         }
-        Collective::AllGather if ranks.len() == count => {
-            for (&source, &target) in ranks.iter().flat_map(|source| ranks.iter().map(move |target| (source, target))) {
-                run(params.into_place(dtype, count, source)?, vec![Some(of_rank(from, source)?)], of_rank(to, target)?)?;
+        Ok(())
+    }
+
+    /// Gathers parts of ranks that are all in this process.
+    fn gather(&mut self, &Operands { params, dtype, from, to }: &Operands<'_>) -> Result<()> {
+        let count = self.group.ranks();
+        for ((device, ranks), list) in self.places.iter().zip(&mut self.lists) {
+            if ranks.len() == count {
+                for (&source, &target) in ranks.iter().flat_map(|source| ranks.iter().map(move |target| (source, target))) {
+                    let launch = params.into_place(dtype, count, source)?;
+                    launched(launch, vec![Some(of_rank(from, source)?)], of_rank(to, target)?, device, list)?;
+                }
+                continue;
             }
-        }
-        Collective::AllGather => {
             for &rank in ranks {
-                let inboxes = group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()));
+                let inboxes = self.group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()));
                 let wholes = (0..count).map(|other| match of_rank(to, other)? {
                     own if other == rank => Ok(own),
                     whole => device.adopt_peer(whole.buffer())?.bind(whole.offset(), whole.bytes()),
                 });
                 let from = [of_rank(from, rank)].into_iter().chain(inboxes).chain(wholes).map(|binding| binding.map(Some)).collect::<Result<_>>()?;
-                run(params.among_peers(dtype, count, rank)?, from, of_rank(to, rank)?)?;
+                launched(params.among_peers(dtype, count, rank)?, from, of_rank(to, rank)?, device, list)?;
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Gathers parts of ranks that are in several processes: the lists end here, and those that follow bring what came into place.
+    fn gather_processes(&mut self, &Operands { params, dtype, from, to }: &Operands<'_>) -> Result<()> {
+        let (count, bytes) = (self.group.ranks(), params.part_bytes(dtype));
+        let own = 0..self.group.devices().len();
+        let parts = own.clone().map(|rank| of_rank(from, rank)).collect::<Result<_>>()?;
+        let ended = self.finish();
+        if params.rows == 1 {
+            let wholes = own.map(|rank| Ok((rank, of_rank(to, rank)?))).collect::<Result<_>>()?;
+            self.exchanges.push((ended, Exchange { parts, wholes }));
+            return Ok(());
+        }
+        let mut wholes = Vec::new();
+        for (((device, ranks), list), landing) in self.places.iter().zip(&mut self.lists).zip(&self.landings) {
+            wholes.push((ranks[0], landing.bind(0, count * bytes)?));
+            for (source, &target) in (0..count).flat_map(|source| ranks.iter().map(move |target| (source, target))) {
+                let launch = params.into_place(dtype, count, source)?;
+                launched(launch, vec![Some(landing.bind(source * bytes, bytes)?)], of_rank(to, target)?, device, list)?;
+            }
+        }
+        self.exchanges.push((ended, Exchange { parts, wholes }));
+        Ok(())
+    }
+}
+
+/// What a collective is given.
+struct Operands<'a> {
+    params: CollectiveParams,
+    dtype: DType,
+    from: &'a Binding,
+    to: &'a Binding,
+}
+
+impl<'a> Operands<'a> {
+    fn of(dispatch: &'a Dispatch) -> Result<Self> {
+        let params = *bytemuck::try_from_bytes(&dispatch.params).map_err(|_| Error::internal("a collective has other parameters"))?;
+        match (&dispatch.bindings[..], &dispatch.pipeline.source().parameters[..]) {
+            ([Some(from), Some(to)], [parameter, _]) => Ok(Self { params, dtype: parameter.dtype, from, to }),
+            _ => Err(Error::internal("a collective has other buffers")),
+        }
+    }
+}
+
+fn launched(launch: Launch, from: Vec<Option<Binding>>, to: Binding, device: &Device, list: &mut ListBuilder) -> Result<()> {
+    encode(&Plan::from(launch), &from, &[to], device, list, |_| Err(Error::internal("a collective has temporaries")))
 }

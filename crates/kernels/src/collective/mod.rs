@@ -54,6 +54,11 @@ impl CollectiveParams {
         Ok(copy::launch(dtype, &self.place(ranks, rank)?, Argument::Input(0), Argument::Output(0)))
     }
 
+    /// Bytes of a rank's part.
+    pub fn part_bytes(&self, dtype: DType) -> usize {
+        (self.rows * self.width) as usize * dtype.size()
+    }
+
     fn part(&self) -> Result<Layout> {
         Ok(Layout::contiguous(Shape::new(&[self.rows as usize, self.width as usize])?))
     }
