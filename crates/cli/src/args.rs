@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use clap::Args;
 use elinvar::{BackendType, Error, Executor, Precision, Result};
 
+use crate::world;
+
 /// Where to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
@@ -18,8 +20,12 @@ impl DeviceArgs {
     /// Whether it is the simulator, which makes native code of kernels: named here, or in the environment.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_simulator(&self) -> Result<bool> {
-        let named = if self.device == "auto" { BackendType::from_environment()?.into_iter().collect() } else { self.named()? };
-        Ok(named.contains(&BackendType::MetalSim))
+        Ok(self.wanted()?.contains(&BackendType::MetalSim))
+    }
+
+    /// The devices named here, or in the environment.
+    fn wanted(&self) -> Result<Vec<BackendType>> {
+        if self.device == "auto" { Ok(BackendType::from_environment()?.into_iter().collect()) } else { self.named() }
     }
 
     /// The devices named, none for the automatic choice.
@@ -34,6 +40,13 @@ impl DeviceArgs {
 
     /// Opens the device, the CPU with so many threads, for work that needs so much memory: what `auto` chooses has it, or is the CPU.
     pub(crate) fn executor_for(&self, threads: Option<NonZeroUsize>, bytes: u64) -> Result<Executor> {
+        if let Some(world) = world::world() {
+            if threads.is_some() {
+                return Err(Error::invalid_argument("--threads is for one process: those of a host share its cores"));
+            }
+            return Executor::among(world.clone(), &world::own_devices(&self.wanted()?, world.place())?);
+        }
+        world::check_alone()?;
         match (&self.named()?[..], threads) {
             ([] | [BackendType::Cpu], Some(threads)) => Executor::new_cpu(threads),
             (_, Some(_)) => Err(Error::invalid_argument(format!("--threads is for the cpu device, not for {}", self.device))),

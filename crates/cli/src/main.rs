@@ -13,6 +13,7 @@ mod profile;
 mod sampling;
 mod served;
 mod tensors;
+mod world;
 
 use std::process::ExitCode;
 
@@ -20,13 +21,13 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = commands::Args::parse();
-    match commands::run(&args) {
+    let entered = if args.spans_processes() { world::enter() } else { Ok(()) };
+    let done = entered.and_then(|()| commands::run(&args));
+    world::leave(done.as_ref().err());
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            // A check that could not be made is not a check that found something.
-            ExitCode::from(2)
-        }
+        // A check that could not be made is not a check that found something.
+        Err(_) => ExitCode::from(2),
     }
 }

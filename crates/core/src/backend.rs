@@ -25,6 +25,30 @@ pub enum MemoryPressure {
 /// What is to be done when the system lacks memory; called on any thread.
 pub type Relief = Box<dyn Fn(MemoryPressure) + Send + Sync>;
 
+/// The other processes that a device's lists exchange with.
+pub trait Peers {
+    /// This process's number, and how many there are.
+    fn place(&self) -> [usize; 2];
+
+    /// What each process gives, in their order.
+    ///
+    /// # Errors
+    /// A process ended.
+    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Whether all are there.
+    ///
+    /// # Errors
+    /// A process ended.
+    fn check(&self) -> Result<()>;
+}
+
+/// A device's place among those of other processes.
+pub trait Joined: Send + Sync {
+    /// Ends what waits for another device, as one of them is lost: lists complete, with whatever their memory has.
+    fn abort(&self);
+}
+
 /// The backend interface: everything a device must do.
 ///
 /// Lists arrive validated (see the crate's documentation). Lists, reads and writes take effect in the order of the calls.
@@ -65,6 +89,15 @@ pub trait Backend: Send + Sync {
     /// The two devices do not reach each other's memory, as those of a device without an implementation.
     fn adopt_peer(&self, _memory: &RawBuffer) -> Result<RawBuffer> {
         Err(Error::unsupported(format!("{} reaches no other device's memory", self.properties().name)))
+    }
+
+    /// Joins the devices of other processes, all of which do so at the same time, so that lists may exchange with them. Without an implementation lists do not,
+    /// and their hosts do.
+    ///
+    /// # Errors
+    /// A process ended, or lacks what the devices exchange by.
+    fn join(&self, _peers: &dyn Peers) -> Result<Option<Arc<dyn Joined>>> {
+        Ok(None)
     }
 
     /// Copies `bytes` into the buffer, after everything submitted before, also after what failed: that is reported by what reads.

@@ -4,7 +4,7 @@ use std::{
 };
 
 use crate::{
-    backend::{Backend, MemoryPressure},
+    backend::{Backend, Joined, MemoryPressure, Peers},
     buffer::{Binding, Buffer},
     commands::CommandList,
     completion::Completion,
@@ -168,6 +168,14 @@ impl Device {
     /// The two devices do not reach each other's memory.
     pub fn adopt_peer(&self, memory: &Buffer) -> Result<Buffer> {
         Ok(Buffer::new(Slot::dedicated(self.0.id, self.0.backend.adopt_peer(memory.raw())?), memory.bytes()))
+    }
+
+    /// Joins the devices of other processes: see [`Backend::join`].
+    ///
+    /// # Errors
+    /// A process ended, or lacks what the devices exchange by.
+    pub fn join(&self, peers: &dyn Peers) -> Result<Option<Arc<dyn Joined>>> {
+        self.0.backend.join(peers)
     }
 
     /// Whether it is known that all that was submitted has completed.

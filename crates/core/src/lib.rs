@@ -39,7 +39,7 @@ mod reading;
 mod signature;
 mod units;
 
-pub use backend::{Backend, MemoryPressure, Relief};
+pub use backend::{Backend, Joined, MemoryPressure, Peers, Relief};
 pub use buffer::{Binding, Buffer};
 pub use cache::{Cache, CacheKey, cache_error};
 pub use commands::{Command, CommandList, Copy, Dispatch, Fill, ListBuilder, Work};

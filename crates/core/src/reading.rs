@@ -19,6 +19,15 @@ impl Reading {
         Self::new(Completion::ready(Ok(())), move || Ok(bytes))
     }
 
+    /// The same bytes, if `check` passes when they are there.
+    pub fn checked(self, check: impl FnOnce() -> Result<()> + Send + 'static) -> Self {
+        let Self { arrival, take } = self;
+        Self::new(arrival, move || {
+            let bytes = take()?;
+            check().map(|()| bytes)
+        })
+    }
+
     /// Whether the bytes are there.
     pub fn is_complete(&self) -> bool {
         self.arrival.is_complete()

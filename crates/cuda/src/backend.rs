@@ -10,8 +10,8 @@ use std::{
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use elinvar_core::{
-    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, ERROR_FLAG_BYTES, InFlight, KernelSource, MemoryInfo, Pipeline,
-    ProfileEvent, RawBuffer, Reading, Result, Storage,
+    Backend, CommandList, Completion, DType, DeviceKind, DeviceProperties, ERROR_FLAG_BYTES, InFlight, Joined, KernelSource, MemoryInfo, Peers,
+    Pipeline, ProfileEvent, RawBuffer, Reading, Result, Storage,
 };
 use elinvar_kernels::cuda::{CudaFeatures, CudaForm};
 use elinvar_msl::cuda::Threadgroups;
@@ -263,6 +263,10 @@ impl Backend for CudaBackend {
         Memory::of_peer(&self.context, memory).map(RawBuffer::new)
     }
 
+    fn join(&self, peers: &dyn Peers) -> Result<Option<Arc<dyn Joined>>> {
+        Ok(Some(self.context.join(peers)?))
+    }
+
     /// Returns before the kernel is compiled: its first launch waits, and fails if it does not compile. So the kernels of a recording
     /// are compiled side by side.
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
@@ -271,6 +275,9 @@ impl Backend for CudaBackend {
             // The first launch reports errors.
             self.jobs.start(move || drop(products.prepare()));
             return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Product)));
+        }
+        if let Some(CudaForm::AllGather) = kernel.native() {
+            return Ok(Pipeline::new(kernel.clone(), Arc::new(Kernel::Gather)));
         }
         let begin = |threadgroups| -> Begin {
             let (source, compiler, capability) = (kernel.clone(), self.compiler.clone(), self.capability);

@@ -23,7 +23,7 @@ pub(crate) fn rejecting(list: &CommandList) -> Vec<Pipeline> {
 fn rejects(kernel: &Pipeline) -> bool {
     match kernel.source().native() {
         Some(CudaForm::Source(source)) => source.rejection.is_some(),
-        Some(CudaForm::MatrixProduct) => false,
+        Some(CudaForm::MatrixProduct | CudaForm::AllGather) => false,
         None => kernel.source().rejects(),
     }
 }
@@ -89,6 +89,7 @@ impl Target<'_> {
                 let pending = forms.of(if is_uniform { Threadgroups::Uniform } else { Threadgroups::Nonuniform });
                 pending.wait(|code| Function::load(self.context, code))?.launch(self.stream, dispatch, &addresses, word, overlaps)
             }
+            Kernel::Gather => self.context.communicator()?.gather(self.stream, dispatch, &addresses),
             Kernel::Product => self.products.launch(self.context, self.stream, dispatch, &addresses),
         }
     }
@@ -115,8 +116,8 @@ impl Ahead {
         if !overlaps {
             self.written = Some(Vec::new());
         }
-        if matches!(dispatch.pipeline.source().native(), Some(CudaForm::MatrixProduct)) {
-            // A library's product may let others come before it has waited.
+        if matches!(dispatch.pipeline.source().native(), Some(CudaForm::MatrixProduct | CudaForm::AllGather)) {
+            // A library's kernel may let others come before it has waited.
             self.written = None;
         } else if let Some(written) = &mut self.written {
             written.extend(bound(dispatch, |parameter| parameter.access != Access::Read));

@@ -128,7 +128,7 @@ impl Compiler {
                 Err(Error::unsupported(format!("{} runs over whole threadgroups only: round the threads up", kernel.key)))
             }
             Some(CudaForm::Source(source)) => self.source(kernel, source, capability),
-            Some(CudaForm::MatrixProduct) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
+            Some(CudaForm::MatrixProduct | CudaForm::AllGather) => Err(Error::invalid_launch(format!("{} has no text to compile", kernel.key))),
             None => match &kernel.metal {
                 Some(Metal::User(user)) => match &user.code {
                     MetalCode::Library(library) => self.library(kernel, user, library, threadgroups, capability),

@@ -133,7 +133,7 @@ impl Cupti {
     fn search() -> Result<Self> {
         let named = env::var_os("ELINVAR_CUPTI").filter(|value| !value.is_empty()).map(PathBuf::from);
         let mut failures = Vec::new();
-        for candidate in named.clone().map_or_else(|| libraries::candidates("cupti"), |file| vec![file]) {
+        for candidate in named.clone().map_or_else(|| libraries::candidates("cupti", libraries::TOOLKIT), |file| vec![file]) {
             match Self::load(&candidate) {
                 Ok(found) => return Ok(found),
                 // A bare name that the loader does not know is no news.

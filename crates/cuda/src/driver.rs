@@ -13,8 +13,10 @@ use std::{
 };
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
-use elinvar_core::{Error, KernelSource, Result};
+use elinvar_core::{Error, KernelSource, Peers, Result};
 use libloading::Library;
+
+use crate::nccl::Communicator;
 
 /// CUDA's version of the oldest driver whose functions suffice.
 const OLDEST_DRIVER: i32 = 12000;
@@ -221,6 +223,7 @@ pub(crate) struct Context {
     blocking: bool,
     lost: OnceLock<Error>,
     watcher: Watcher,
+    communicator: OnceLock<Arc<Communicator>>,
 }
 
 /// A thread that waits for events in the order of the stream, made when a callback is first asked for.
@@ -287,6 +290,7 @@ impl Context {
             blocking: env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"),
             lost: OnceLock::new(),
             watcher: Watcher::default(),
+            communicator: OnceLock::new(),
         };
         if context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(Error::device_unavailable(format!("CUDA device {ordinal} has no stream-ordered memory: use another device")));
@@ -304,6 +308,20 @@ impl Context {
         opened(unsafe { sys::cuStreamCreate(&mut capture, flags) })?;
         context.capture = capture;
         Ok(Arc::new(context))
+    }
+
+    /// Joins the devices of other processes, once.
+    pub(crate) fn join(self: &Arc<Self>, peers: &dyn Peers) -> Result<Arc<Communicator>> {
+        let joined = Arc::new(Communicator::join(self, peers)?);
+        match self.communicator.set(joined.clone()) {
+            Ok(()) => Ok(joined),
+            Err(_) => Err(Error::unsupported("this GPU is in a group of several processes already: open it again for another")),
+        }
+    }
+
+    /// The device's place among those of other processes.
+    pub(crate) fn communicator(&self) -> Result<&Communicator> {
+        self.communicator.get().map(Arc::as_ref).ok_or_else(|| Error::internal("an exchange by a device that joined no others"))
     }
 
     /// What everything is ordered by.

@@ -25,6 +25,8 @@ pub(crate) enum Kernel {
     Function(Forms),
     /// A matrix product of the vendor's library.
     Product,
+    /// An exchange with the devices of other processes, by the vendor's library.
+    Gather,
 }
 
 /// A function for launches of threadgroups that are all of one size, and for others.

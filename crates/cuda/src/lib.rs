@@ -24,6 +24,7 @@ mod host_copy;
 mod kernel;
 mod libraries;
 mod memory;
+mod nccl;
 mod nvrtc;
 mod nvtx;
 mod order;

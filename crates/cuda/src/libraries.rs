@@ -22,9 +22,11 @@ macro_rules! functions {
 
 pub(crate) use functions;
 
+/// Major versions of the toolkit's libraries.
+pub(crate) const TOOLKIT: &[&str] = &["13", "12"];
+
 /// Names of a library for the loader, newest major version first.
-fn names(stem: &str) -> Vec<String> {
-    let majors = ["13", "12"];
+fn names(stem: &str, majors: &[&str]) -> Vec<String> {
     if cfg!(windows) {
         majors.iter().flat_map(|major| [format!("{stem}64_{major}.dll"), format!("{stem}64_{major}0_0.dll")]).collect()
     } else {
@@ -32,13 +34,13 @@ fn names(stem: &str) -> Vec<String> {
     }
 }
 
-/// What to try for a library, best first: bare names, which the loader looks for, then files.
-pub(crate) fn candidates(stem: &str) -> Vec<PathBuf> {
-    candidates_in(stem, &folders())
+/// What to try for a library of these major versions, best first: bare names, which the loader looks for, then files.
+pub(crate) fn candidates(stem: &str, majors: &[&str]) -> Vec<PathBuf> {
+    candidates_in(stem, majors, &folders())
 }
 
-fn candidates_in(stem: &str, folders: &[PathBuf]) -> Vec<PathBuf> {
-    let names = names(stem);
+fn candidates_in(stem: &str, majors: &[&str], folders: &[PathBuf]) -> Vec<PathBuf> {
+    let names = names(stem, majors);
     let files = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))).filter(|file| file.is_file());
     names.iter().map(PathBuf::from).chain(files).collect()
 }
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(toolkits, [root.join("cuda-13.0"), root.join("cuda-12.9")]);
         let mut folders = Vec::new();
         python_packages(&root, &mut folders);
-        let found = candidates_in("nvrtc", &folders);
+        let found = candidates_in("nvrtc", TOOLKIT, &folders);
         if cfg!(target_os = "linux") {
             assert_eq!(found, [PathBuf::from("libnvrtc.so.13"), PathBuf::from("libnvrtc.so.12"), python]);
         }

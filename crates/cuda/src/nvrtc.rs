@@ -64,7 +64,7 @@ impl Nvrtc {
             return Self::load(&named).map_err(rejected);
         }
         let mut failures = Vec::new();
-        for candidate in libraries::candidates("nvrtc") {
+        for candidate in libraries::candidates("nvrtc", libraries::TOOLKIT) {
             match Self::load(&candidate) {
                 Ok(found) => return Ok(found),
                 // A bare name that the loader does not know is no news.

@@ -26,7 +26,7 @@ pub(crate) fn is_present() -> bool {
     static PRESENT: OnceLock<bool> = OnceLock::new();
     *PRESENT.get_or_init(|| {
         // SAFETY: the initialisers of NVIDIA's library have no conditions.
-        let found = libraries::candidates("cublasLt").iter().find_map(|candidate| unsafe { Library::new(candidate) }.ok());
+        let found = libraries::candidates("cublasLt", libraries::TOOLKIT).iter().find_map(|candidate| unsafe { Library::new(candidate) }.ok());
         // It stays loaded, so that the bindings find it by its bare name.
         found.map(std::mem::forget).is_some()
     })

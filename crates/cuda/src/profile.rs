@@ -92,7 +92,7 @@ fn launch(context: &Arc<Context>, list: &CommandList, command: &Command) -> Resu
             let pending = forms.of(if is_uniform { Threadgroups::Uniform } else { Threadgroups::Nonuniform });
             Some(pending.wait(|code| Function::load(context, code))?.symbol.clone())
         }
-        Some(Kernel::Product) => None,
+        Some(Kernel::Product | Kernel::Gather) => None,
         None => return Err(Error::invalid_launch("the kernel was prepared by another device")),
     };
     Ok(Some(Launch { symbol, activity: command.activity(), bytes: command.bytes(), list: Some(list.id()) }))

@@ -41,7 +41,7 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
             continue;
         }
         let name = match launch.kernel.native() {
-            Some(CudaForm::MatrixProduct) => continue,
+            Some(CudaForm::MatrixProduct | CudaForm::AllGather) => continue,
             Some(CudaForm::Source(_)) => launch.kernel.key.to_string(),
             None => {
                 let form =

@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use elinvar_core::{
-    Backend, Buffer, CommandList, Completion, Device, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline, ProfileEvent,
-    RawBuffer, Reading, Result, Storage, Wait,
+    Backend, Buffer, CommandList, Completion, Device, DeviceKind, DeviceProperties, Error, HostMemory, KernelSource, MemoryInfo, Pipeline,
+    ProfileEvent, RawBuffer, Reading, Result, Storage, Wait,
 };
 use elinvar_kernels::collective::Collective;
 
@@ -38,7 +38,8 @@ impl GroupBackend {
         let submit = |((device, ranks), list): (&(&Device, Vec<usize>), &Arc<CommandList>)| self.group.named(ranks[0], device.submit(list));
         let submitted = places.iter().zip(lists).map(submit).collect::<Result<Vec<_>>>()?;
         Ok(match <[Completion; 1]>::try_from(submitted) {
-            Ok([one]) => one,
+            Ok([one]) if self.group.0.joined.is_none() => one,
+            Ok(one) => Completion::new(Arc::new(All { group: self.group.clone(), completions: one.into() })),
             Err(several) => Completion::new(Arc::new(All { group: self.group.clone(), completions: several })),
         })
     }
@@ -52,8 +53,7 @@ impl GroupBackend {
             own.resize(start + part.bytes(), 0);
             self.group.named(rank, device.read(part.buffer(), part.offset(), &mut own[start..]))?;
         }
-        let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
-        let whole = world.all_gather(written, &own)?.concat();
+        let whole = world.all_gather(&own)?.concat();
         wholes.iter().try_for_each(|(rank, to)| self.group.named(*rank, devices[*rank].write(to.buffer(), to.offset(), &whole)))
     }
 }
@@ -64,9 +64,14 @@ impl Backend for GroupBackend {
     }
 
     fn memory(&self) -> MemoryInfo {
+        // The processes of a host share its memory, and have GPUs of their own.
+        let processes = match (self.group.world(), self.properties().kind) {
+            (Some(world), DeviceKind::Cpu) => world.place().local_world_size,
+            _ => 1,
+        };
         let of_rank = self.group.places().into_iter().map(|(device, ranks)| {
-            let MemoryInfo { total, available } = device.memory();
-            MemoryInfo { total: total / ranks.len(), available: available / ranks.len() }
+            let (MemoryInfo { total, available }, sharers) = (device.memory(), ranks.len() * processes);
+            MemoryInfo { total: total / sharers, available: available / sharers }
         });
         of_rank.min_by_key(|memory| memory.available).unwrap_or(MemoryInfo { total: 0, available: 0 })
     }
@@ -98,15 +103,18 @@ impl Backend for GroupBackend {
     }
 
     fn read(&self, buffer: &RawBuffer, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        self.group.named(0, self.group.devices()[0].read(self.first(buffer)?, offset, bytes))
+        self.group.named(0, self.group.devices()[0].read(self.first(buffer)?, offset, bytes))?;
+        self.group.check()
     }
 
     fn view(&self, buffer: &RawBuffer, offset: usize, bytes: usize, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.group.named(0, self.group.devices()[0].view(self.first(buffer)?, offset, bytes, see))
+        self.group.named(0, self.group.devices()[0].view(self.first(buffer)?, offset, bytes, see))?;
+        self.group.check()
     }
 
     fn read_later(&self, buffer: &RawBuffer, offset: usize, bytes: usize) -> Result<Reading> {
-        self.group.named(0, self.group.devices()[0].read_later(self.first(buffer)?, offset, bytes))
+        let (reading, group) = (self.group.devices()[0].read_later(self.first(buffer)?, offset, bytes), self.group.clone());
+        self.group.named(0, reading).map(|reading| reading.checked(move || group.check()))
     }
 
     fn compile(&self, kernel: &Arc<KernelSource>) -> Result<Pipeline> {
@@ -143,7 +151,8 @@ impl Backend for GroupBackend {
     fn submit(&self, commands: &Arc<CommandList>) -> Result<Completion> {
         self.group.check()?;
         let run = self.lists.lock().unwrap_or_else(PoisonError::into_inner).of(&self.group, commands)?;
-        if let Some(world) = self.group.world() {
+        if let (Some(world), true) = (self.group.world(), run.meets) {
+            world.note(std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner)))?;
             for (lists, exchange) in &run.exchanges {
                 self.start(lists)?;
                 self.exchange(world, exchange)?;
@@ -162,7 +171,7 @@ impl Backend for GroupBackend {
     }
 }
 
-/// The lists of several devices, each of which has one rank.
+/// The lists of the devices, each of which has one rank.
 struct All {
     group: Group,
     completions: Vec<Completion>,
@@ -176,7 +185,8 @@ impl Wait for All {
         let is_other = |result: &Result<()>| !result.as_ref().is_err_and(Error::is_device_lost);
         let mut named: Vec<_> = results.into_iter().enumerate().map(|(rank, result)| self.group.named(rank, result)).collect();
         named.sort_by_key(is_other);
-        (false, named.into_iter().collect())
+        // What was exchanged with a process that is lost is worth nothing.
+        (false, self.group.check().and(named.into_iter().collect()))
     }
 
     fn is_complete(&self) -> bool {

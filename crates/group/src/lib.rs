@@ -10,13 +10,13 @@
 mod backend;
 mod lists;
 mod memory;
-mod world;
 #[cfg(test)]
 mod tests;
+mod world;
 
 use std::sync::Arc;
 
-use elinvar_core::{Buffer, Device, DeviceProperties, Error, HostMemory, Pipeline, RawBuffer, Result};
+use elinvar_core::{Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, Pipeline, RawBuffer, Result};
 use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
 
 pub use backend::GroupBackend;
@@ -35,6 +35,8 @@ struct Ranks {
     inboxes: Vec<Vec<Buffer>>,
     /// The processes that it spans, if there are several.
     world: Option<World>,
+    /// The place of this process's device among those of the others, where devices exchange by themselves.
+    joined: Option<Arc<dyn Joined>>,
 }
 
 /// What a kernel is to a group: prepared on each of its devices, or a collective.
@@ -52,7 +54,7 @@ impl Group {
         let (like, shared) = like(&devices)?;
         let properties = properties(like, devices.len(), shared);
         let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
-        Ok(Self(Arc::new(Ranks { devices, properties, inboxes, world: None })))
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes, world: None, joined: None })))
     }
 
     /// A group of the `devices` of every process: those of the first are its first ranks.
@@ -64,7 +66,20 @@ impl Group {
         world.agree("device", format!("{} × {} ({})", devices.len(), like.name, like.kind).as_bytes())?;
         let ranks = devices.len() * world.place().world_size;
         let properties = properties(like, ranks, shared);
-        Ok(Self(Arc::new(Ranks { devices, properties, inboxes: Vec::new(), world: Some(world) })))
+        let joined = match &devices[..] {
+            [one] => one.join(&world)?,
+            several if properties.kind == DeviceKind::Cuda => {
+                let gpus = several.len();
+                return Err(Error::unsupported(format!(
+                    "{gpus} GPUs in each of several processes: start a process for each (torchrun --nproc-per-node {gpus})"
+                )));
+            }
+            _ => None,
+        };
+        if let Some(joined) = joined.as_ref().map(Arc::downgrade) {
+            world.on_failure(move || joined.upgrade().into_iter().for_each(|joined| joined.abort()));
+        }
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes: Vec::new(), world: Some(world), joined })))
     }
 
     /// How many ranks it has.

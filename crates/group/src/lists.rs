@@ -31,6 +31,8 @@ pub(crate) type OfDevices = Arc<[Arc<CommandList>]>;
 pub(crate) struct Run {
     pub(crate) exchanges: Vec<(OfDevices, Exchange)>,
     pub(crate) last: OfDevices,
+    /// Whether it exchanges anything with other processes.
+    pub(crate) meets: bool,
 }
 
 /// The parts of this process's ranks that other processes get, and where the parts of all go, one after the other.
@@ -68,12 +70,14 @@ struct Making<'a> {
     exchanges: Vec<(OfDevices, Exchange)>,
     /// Of each device the memory in which the largest exchange arrives; none where nothing does.
     landings: Vec<Buffer>,
+    meets: bool,
 }
 
 /// What is done for a list.
 fn run(group: &Group, commands: &CommandList) -> Result<Run> {
     let places = group.places();
-    let mut making = Making { group, lists: places.iter().map(|_| ListBuilder::new()).collect(), places, exchanges: Vec::new(), landings: Vec::new() };
+    let lists = places.iter().map(|_| ListBuilder::new()).collect();
+    let mut making = Making { group, lists, places, exchanges: Vec::new(), landings: Vec::new(), meets: false };
     let mut largest = 0;
     for command in commands.commands() {
         if let Command::Dispatch(dispatch) = command
@@ -87,7 +91,7 @@ fn run(group: &Group, commands: &CommandList) -> Result<Run> {
         making.landings = making.places.iter().map(|(device, _)| device.allocate_dedicated(largest)).collect::<Result<_>>()?;
     }
     commands.commands().iter().try_for_each(|command| making.add(command))?;
-    Ok(Run { last: making.finish(), exchanges: making.exchanges })
+    Ok(Run { last: making.finish(), exchanges: making.exchanges, meets: making.meets })
 }
 
 impl Making<'_> {
@@ -162,26 +166,37 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Gathers parts of ranks that are in several processes: the lists end here, and those that follow bring what came into place.
+    /// Gathers parts of ranks that are in several processes. Where devices do not exchange by themselves, the lists end here. What comes lies one part after the
+    /// other; those that follow bring it into place.
     fn gather_processes(&mut self, &Operands { params, dtype, from, to }: &Operands<'_>) -> Result<()> {
+        self.meets = true;
         let (count, bytes) = (self.group.ranks(), params.part_bytes(dtype));
-        let own = 0..self.group.devices().len();
-        let parts = own.clone().map(|rank| of_rank(from, rank)).collect::<Result<_>>()?;
-        let ended = self.finish();
-        if params.rows == 1 {
-            let wholes = own.map(|rank| Ok((rank, of_rank(to, rank)?))).collect::<Result<_>>()?;
+        let whole = |place: usize, rank: usize| match params.rows {
+            1 => of_rank(to, rank),
+            _ => self.landings[place].bind(0, count * bytes),
+        };
+        if self.group.0.joined.is_some() {
+            let whole = whole(0, 0)?;
+            launched(CollectiveParams::among_processes(), vec![Some(of_rank(from, 0)?)], whole, self.places[0].0, &mut self.lists[0])?;
+        } else {
+            let own = 0..self.group.devices().len();
+            let parts = own.clone().map(|rank| of_rank(from, rank)).collect::<Result<_>>()?;
+            let wholes = match params.rows {
+                1 => own.map(|rank| Ok((rank, whole(0, rank)?))).collect::<Result<_>>()?,
+                _ => self.places.iter().enumerate().map(|(place, (_, ranks))| Ok((ranks[0], whole(place, 0)?))).collect::<Result<_>>()?,
+            };
+            let ended = self.finish();
             self.exchanges.push((ended, Exchange { parts, wholes }));
+        }
+        if params.rows == 1 {
             return Ok(());
         }
-        let mut wholes = Vec::new();
         for (((device, ranks), list), landing) in self.places.iter().zip(&mut self.lists).zip(&self.landings) {
-            wholes.push((ranks[0], landing.bind(0, count * bytes)?));
             for (source, &target) in (0..count).flat_map(|source| ranks.iter().map(move |target| (source, target))) {
                 let launch = params.into_place(dtype, count, source)?;
                 launched(launch, vec![Some(landing.bind(source * bytes, bytes)?)], of_rank(to, target)?, device, list)?;
             }
         }
-        self.exchanges.push((ended, Exchange { parts, wholes }));
         Ok(())
     }
 }

@@ -43,13 +43,16 @@ pub enum CudaForm {
     /// A matrix product by the vendor's library (cuBLASLt). Buffers `a`, `b`, `bias` (optional), `addend` (optional, as `y`; what `y` holds where absent) and `y`;
     /// the parameter block is a [`MatrixProduct`].
     MatrixProduct,
+    /// What every rank has, gathered from the devices of other processes by the vendor's library (NCCL). Buffers `part`, equally large on all, and `whole`, the
+    /// parts one after the other; no parameters.
+    AllGather,
 }
 
 impl NativeForm for CudaForm {
     fn rejected(&self, flag: u32) -> Option<Error> {
         match self {
             Self::Source(source) => source.rejection.map(|why| rejection(why, flag)),
-            Self::MatrixProduct => None,
+            Self::MatrixProduct | Self::AllGather => None,
         }
     }
 }

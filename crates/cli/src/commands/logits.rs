@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use elinvar::Result;
 
-use crate::{model::ModelArgs, tensors};
+use crate::{model::ModelArgs, tensors, world};
 
 /// Arguments of `elinvar logits`.
 #[derive(Debug, Args)]
@@ -23,5 +23,5 @@ pub(crate) fn run(args: &LogitsArgs) -> Result<()> {
     let logits = session.feed_all(&args.tokens)?;
     let model = session.model();
     let dims = [args.tokens.len(), model.config().vocab_size];
-    tensors::write(&args.output, vec![("logits".to_owned(), model.executor().tensor(&dims, &logits)?)])
+    tensors::write(&world::own(&args.output)?, vec![("logits".to_owned(), model.executor().tensor(&dims, &logits)?)])
 }

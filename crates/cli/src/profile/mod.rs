@@ -15,7 +15,7 @@ use elinvar::{DeviceKind, Error, ErrorKind, Executor, Result};
 
 use phase::Phase;
 
-use crate::{measure::memory_bandwidth, tensors};
+use crate::{measure::memory_bandwidth, tensors, world};
 
 /// Whether a profile is taken.
 #[derive(Clone, Debug, Args)]
@@ -32,6 +32,7 @@ impl ProfileArgs {
     /// The folder or the file cannot be made or written.
     pub(crate) fn open(&self) -> Result<Option<PathBuf>> {
         let Some(folder) = &self.profile else { return Ok(None) };
+        let folder = &world::own(folder)?;
         let rejected = |what: &PathBuf, cause| Error::with_source(ErrorKind::Io, format!("--profile: cannot write {}", what.display()), cause);
         fs::create_dir_all(folder).map_err(|cause| rejected(folder, cause))?;
         let file = folder.join("trace.json");

@@ -21,6 +21,8 @@ const DATA: u64 = 1;
 const BEAT: u64 = 2;
 /// The process ends, with its error if there is one.
 const END: u64 = 3;
+/// What all processes note alike.
+const NOTE: u64 = 4;
 
 /// Beats in the time after which a silent process counts as lost.
 const BEATS: u32 = 8;
@@ -46,12 +48,40 @@ struct State {
     messages: Vec<VecDeque<Message>>,
     /// Processes that ended as they should.
     ended: Vec<bool>,
+    /// Notes of this process that each has not made yet, or those of it that this one has not.
+    notes: Vec<Notes>,
     failure: Option<Error>,
+    on_failure: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+/// Notes that only one of two processes has made so far.
+#[derive(Default)]
+struct Notes {
+    waiting: VecDeque<u64>,
+    are_own: bool,
+}
+
+impl Notes {
+    /// Whether a note is that of the other process, if it has one.
+    fn add(&mut self, note: u64, is_own: bool) -> bool {
+        if self.waiting.is_empty() || self.are_own == is_own {
+            self.are_own = is_own;
+            self.waiting.push_back(note);
+            return true;
+        }
+        self.waiting.pop_front() == Some(note)
+    }
 }
 
 impl Mail {
     pub(super) fn new(processes: usize, silence: Duration) -> Self {
-        let state = State { messages: (0..processes).map(|_| VecDeque::new()).collect(), ended: vec![false; processes], failure: None };
+        let state = State {
+            messages: (0..processes).map(|_| VecDeque::new()).collect(),
+            ended: vec![false; processes],
+            notes: (0..processes).map(|_| Notes::default()).collect(),
+            failure: None,
+            on_failure: Vec::new(),
+        };
         Self { state: Mutex::new(state), came: Condvar::new(), silence }
     }
 
@@ -65,9 +95,38 @@ impl Mail {
     }
 
     fn fail(&self, error: Error) {
+        let mut then = Vec::new();
         self.change(|state| {
             state.failure.get_or_insert(error);
+            then = std::mem::take(&mut state.on_failure);
         });
+        then.into_iter().for_each(|then| then());
+    }
+
+    pub(super) fn on_failure(&self, then: Box<dyn FnOnce() + Send>) {
+        let mut state = self.state();
+        if state.failure.is_none() {
+            return state.on_failure.push(then);
+        }
+        drop(state);
+        then();
+    }
+
+    /// Notes something of this process.
+    pub(super) fn note(&self, what: u64) {
+        let differing = self.state().notes.iter_mut().position(|notes| !notes.add(what, true));
+        differing.into_iter().for_each(|process| self.fail(differs(process)));
+    }
+
+    /// Waits a while until all others have ended, or one failed.
+    pub(super) fn wait_for_ends(&self, here: usize) {
+        let deadline = Instant::now() + self.silence;
+        let mut state = self.state();
+        let is_awaited = |state: &State| state.failure.is_none() && state.ended.iter().enumerate().any(|(process, ended)| process != here && !ended);
+        while is_awaited(&state) && Instant::now() < deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = self.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -79,11 +138,11 @@ impl Mail {
         let deadline = Instant::now() + STALLED;
         let mut state = self.state();
         loop {
-            if let Some(message) = state.messages[process].pop_front() {
-                return Ok(message);
-            }
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
+            }
+            if let Some(message) = state.messages[process].pop_front() {
+                return Ok(message);
             }
             if state.ended[process] {
                 return Err(Error::device_lost(format!("process {process} ended before this one: its own message may say why")));
@@ -103,13 +162,20 @@ impl Mail {
             match read(&mut stream) {
                 Ok((DATA, message)) => self.change(|state| state.messages[process].push_back(message)),
                 Ok((BEAT, _)) => {}
+                Ok((NOTE, Message { head: [_, what], .. })) => {
+                    if !self.state().notes[process].add(what, false) {
+                        self.fail(differs(process));
+                    }
+                }
                 Ok((END, Message { bytes, .. })) => {
                     return match String::from_utf8_lossy(&bytes) {
                         reason if reason.is_empty() => self.change(|state| state.ended[process] = true),
                         reason => self.fail(Error::device_lost(format!("process {process}: {reason}"))),
                     };
                 }
-                Ok((kind, _)) => return self.fail(Error::invalid_data(format!("process {process} sent something of kind {kind}: install one version everywhere"))),
+                Ok((kind, _)) => {
+                    return self.fail(Error::invalid_data(format!("process {process} sent something of kind {kind}: install one version everywhere")));
+                }
                 Err(error) => return self.fail(self.gone(process, &error)),
             }
         }
@@ -128,6 +194,12 @@ impl Mail {
         };
         Error::device_lost(format!("{why}; start all processes again"))
     }
+}
+
+pub(super) fn differs(process: usize) -> Error {
+    Error::invalid_argument(format!(
+        "process {process} does something else than this one: start all with one command, on the same files and settings"
+    ))
 }
 
 fn read(stream: &mut TcpStream) -> io::Result<(u64, Message)> {
@@ -164,8 +236,17 @@ impl Link {
 
     /// Sends part of an exchange.
     pub(super) fn send(&self, head: [u64; 2], bytes: &[u8], mail: &Mail) -> Result<()> {
+        self.write(DATA, head, bytes, mail)
+    }
+
+    /// Sends what this process noted.
+    pub(super) fn note(&self, what: u64, mail: &Mail) -> Result<()> {
+        self.write(NOTE, [0, what], &[], mail)
+    }
+
+    fn write(&self, kind: u64, head: [u64; 2], bytes: &[u8], mail: &Mail) -> Result<()> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = write(&mut stream, DATA, head, bytes) {
+        if let Err(error) = write(&mut stream, kind, head, bytes) {
             drop(stream);
             // What the process said last, if it said something, comes first.
             thread::sleep(mail.silence / (10 * BEATS));

@@ -84,7 +84,8 @@ fn visit(place: &Place, deadline: Instant, streams: &mut [Option<TcpStream>]) ->
     };
     streams[0] = Some(first);
     for (rank, address) in (1..place.rank).zip(addresses.split(' ')) {
-        let mut stream = TcpStream::connect(address).map_err(|e| io_error(format!("process {} does not reach process {rank} at {address}", place.rank), e))?;
+        let mut stream =
+            TcpStream::connect(address).map_err(|e| io_error(format!("process {} does not reach process {rank} at {address}", place.rank), e))?;
         tell(&mut stream, &hello(place, 0)).map_err(|e| lost(&e))?;
         streams[rank] = Some(stream);
     }
@@ -157,7 +158,8 @@ fn listen(place: &Place) -> Result<TcpListener> {
         bound => bound,
     }
     .map_err(|error| {
-        let remedy = if error.kind() == ErrorKind::AddrInUse { "set MASTER_PORT to a free port" } else { "set MASTER_ADDR to an address of this host" };
+        let remedy =
+            if error.kind() == ErrorKind::AddrInUse { "set MASTER_PORT to a free port" } else { "set MASTER_ADDR to an address of this host" };
         io_error(format!("process 0 cannot listen on {}: {remedy} for all processes", shown(place)), error)
     })
 }
@@ -179,7 +181,10 @@ fn reach(place: &Place, deadline: Instant) -> Result<TcpStream> {
             Ok(stream) => return Ok(stream),
             Err(error) if Instant::now() > deadline => {
                 let (rank, seconds) = (place.rank, place.patience.as_secs());
-                let what = format!("process {rank} did not reach process 0 at {} within {seconds} s: start it, or set MASTER_ADDR and MASTER_PORT", shown(place));
+                let what = format!(
+                    "process {rank} did not reach process 0 at {} within {seconds} s: start it, or set MASTER_ADDR and MASTER_PORT",
+                    shown(place)
+                );
                 return Err(io_error(what, error));
             }
             Err(_) => thread::sleep(PAUSE),

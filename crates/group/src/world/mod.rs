@@ -14,10 +14,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use elinvar_core::{Error, FastHasher, Result};
+use elinvar_core::{Error, FastHasher, Peers, Result};
 
 use link::{Link, Mail, Message};
 pub use place::Place;
+
+/// What an exchange is.
+const PARTS: u64 = 0;
+const BROADCAST: u64 = 1;
 
 /// The processes of a job, as one of them sees them: all run the same program on the same input, and make the same calls in the same order. Clones are the same.
 ///
@@ -67,11 +71,21 @@ impl World {
         self.0.mail.check()
     }
 
-    /// What each process gives, in their order. `what` says what it is: all give the same.
+    /// What each process gives, in their order.
     ///
     /// # Errors
-    /// As [`World::check`]; another process ended, or exchanges something else.
-    pub fn all_gather(&self, what: u64, own: &[u8]) -> Result<Vec<Vec<u8>>> {
+    /// As [`World::check`]; another process ended, or does something else.
+    pub fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.gather(PARTS, own)
+    }
+
+    /// Has other processes notice if they do not `note` the same, in the same order; nothing waits for that.
+    pub fn note(&self, what: u64) -> Result<()> {
+        self.0.mail.note(what);
+        self.0.links.iter().flatten().try_for_each(|link| link.note(what, &self.0.mail))
+    }
+
+    fn gather(&self, what: u64, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let head = self.next(what);
         for link in self.0.links.iter().flatten() {
             link.send(head, own, &self.0.mail)?;
@@ -88,7 +102,7 @@ impl World {
     /// # Errors
     /// As [`World::all_gather`].
     pub fn broadcast(&self, own: &[u8]) -> Result<Vec<u8>> {
-        let head = self.next(0);
+        let head = self.next(BROADCAST);
         if !self.is_first() {
             return self.receive(0, head);
         }
@@ -101,16 +115,28 @@ impl World {
     /// # Errors
     /// As [`World::all_gather`]; a process has another one.
     pub fn agree(&self, what: &str, value: &[u8]) -> Result<()> {
-        let values = self.all_gather(hash(what.as_bytes()), value)?;
+        let values = self.gather(hash(what.as_bytes()), value)?;
         match values.iter().position(|other| *other != values[0]) {
-            Some(process) => Err(Error::invalid_argument(format!("process {process} has another {what} than process 0: give all processes the same"))),
+            Some(process) => {
+                Err(Error::invalid_argument(format!("process {process} has another {what} than process 0: give all processes the same")))
+            }
             None => Ok(()),
         }
+    }
+
+    /// Calls `then` when another process is lost, or at once if one is.
+    pub(crate) fn on_failure(&self, then: impl FnOnce() + Send + 'static) {
+        self.0.mail.on_failure(Box::new(then));
     }
 
     /// Reports an error of this process to all others, which end with it.
     pub fn fail(&self, error: &Error) {
         self.0.links.iter().flatten().for_each(|link| link.end(Some(&error.to_string())));
+    }
+
+    /// Says that this process is done, and waits some seconds for the others, which may still take what it gave. Dropping the last clone does so, too.
+    pub fn leave(&self) {
+        self.0.leave();
     }
 
     /// The head of the next exchange.
@@ -125,16 +151,34 @@ impl World {
         if found == head {
             return Ok(bytes);
         }
-        let here = self.0.place.rank;
-        Err(Error::invalid_argument(format!(
-            "process {process} does something else than process {here}: start all with one command, on the same files and settings"
-        )))
+        Err(link::differs(process))
+    }
+}
+
+impl Joined {
+    fn leave(&self) {
+        self.links.iter().flatten().for_each(|link| link.end(None));
+        self.mail.wait_for_ends(self.place.rank);
+    }
+}
+
+impl Peers for World {
+    fn place(&self) -> [usize; 2] {
+        [self.0.place.rank, self.0.place.world_size]
+    }
+
+    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
+        World::all_gather(self, own)
+    }
+
+    fn check(&self) -> Result<()> {
+        World::check(self)
     }
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.links.iter().flatten().for_each(|link| link.end(None));
+        self.leave();
     }
 }
 

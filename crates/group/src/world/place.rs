@@ -86,14 +86,8 @@ fn missing(name: &str) -> Error {
 mod tests {
     use super::*;
 
-    const TORCHRUN: [(&str, &str); 6] = [
-        ("RANK", "3"),
-        ("WORLD_SIZE", "4"),
-        ("LOCAL_RANK", "1"),
-        ("LOCAL_WORLD_SIZE", "2"),
-        ("MASTER_ADDR", "10.0.0.1"),
-        ("MASTER_PORT", "29500"),
-    ];
+    const TORCHRUN: [(&str, &str); 6] =
+        [("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2"), ("MASTER_ADDR", "10.0.0.1"), ("MASTER_PORT", "29500")];
 
     /// What is read with this variable set to something else, or not at all.
     fn with(name: &str, value: Option<&str>) -> Result<Option<Place>> {

@@ -46,7 +46,7 @@ fn refused(places: Vec<Place>) -> Vec<String> {
 fn parts_come_in_the_order_of_processes_and_are_as_long_as_they_were() {
     let found = run(4, |world| {
         let rank = world.place().rank;
-        let parts = world.all_gather(7, &vec![rank as u8; 100_000 * rank]).unwrap();
+        let parts = world.all_gather(&vec![rank as u8; 100_000 * rank]).unwrap();
         let lengths: Vec<_> = parts.iter().map(Vec::len).collect();
         assert!(parts.iter().enumerate().all(|(rank, part)| part.iter().all(|byte| *byte == rank as u8)));
         world.agree("model", b"the same").unwrap();
@@ -59,15 +59,36 @@ fn parts_come_in_the_order_of_processes_and_are_as_long_as_they_were() {
 fn a_process_that_differs_is_named_by_all() {
     let found = run(3, |world| world.agree("model", &[u8::from(world.place().rank == 2)]).unwrap_err().to_string());
     assert_eq!(found, vec!["process 2 has another model than process 0: give all processes the same"; 3]);
-    let found = run(2, |world| world.all_gather(world.place().rank as u64, &[]).unwrap_err().to_string());
-    assert!(found[1].starts_with("process 0 does something else than process 1: start all with one command"), "{found:?}");
+    let found = run(2, |world| if world.is_first() { world.broadcast(&[]).map(drop) } else { world.agree("model", &[]) }.map_err(|e| e.to_string()));
+    let wanted = "process 0 does something else than this one: start all with one command, on the same files and settings";
+    assert_eq!(found[1], Err(wanted.to_owned()));
+}
+
+#[test]
+fn notes_that_differ_are_noticed_without_waiting() {
+    let found = run(3, |world| {
+        let rank = world.place().rank;
+        for number in 0..1000 {
+            // Some are ahead of others.
+            let note = if rank == 2 && number == 999 { 7 } else { number };
+            if world.note(note).is_err() {
+                break;
+            }
+        }
+        world.all_gather(&[]).map_err(|error| error.to_string())
+    });
+    let error = |process| Err::<Vec<Vec<u8>>, _>(format!("process {process} does something else than this one"));
+    for (found, wanted) in found.iter().zip([error(2), error(2)]) {
+        assert!(found.as_ref().is_err_and(|found| found.starts_with(wanted.as_ref().unwrap_err())), "{found:?}");
+    }
+    assert!(found[2].is_err());
 }
 
 #[test]
 fn a_process_that_ends_is_an_error_of_all_that_wait_for_it() {
     let found = run(3, |world| match world.place().rank {
         1 => None,
-        _ => Some(world.all_gather(0, &[]).unwrap_err().to_string()),
+        _ => Some(world.all_gather(&[]).unwrap_err().to_string()),
     });
     let wanted = "process 1 ended before this one: its own message may say why";
     assert!([&found[0], &found[2]].iter().all(|found| found.as_deref() == Some(wanted)), "{found:?}");
@@ -80,7 +101,7 @@ fn an_error_of_a_process_is_an_error_of_all() {
             world.fail(&Error::io("weights.gguf: no such file"));
             None
         }
-        _ => Some(world.all_gather(0, &[]).unwrap_err().to_string()),
+        _ => Some(world.all_gather(&[]).unwrap_err().to_string()),
     });
     assert!([&found[0], &found[2]].iter().all(|found| found.as_deref() == Some("process 1: weights.gguf: no such file")), "{found:?}");
 }
@@ -101,7 +122,7 @@ fn a_process_that_is_killed_or_silent_is_noticed_by_those_that_ask_nothing_of_it
             while world.check().is_ok() && start.elapsed() < Duration::from_secs(10) {
                 thread::sleep(Duration::from_millis(5));
             }
-            Some((world.check().unwrap_err().to_string(), world.all_gather(0, &[]).is_err()))
+            Some((world.check().unwrap_err().to_string(), world.all_gather(&[]).is_err()))
         });
         for (message, ended) in found.iter().flatten() {
             assert!(message.starts_with(wanted) && *ended, "{message}");

@@ -62,6 +62,12 @@ fn of_ranks(names: [&'static str; MOST_RANKS], first: usize, ranks: usize) -> im
 }
 
 impl CollectiveParams {
+    /// The launch that gathers the parts of all processes' GPUs, one after the other. Input: the part of this one; output: the whole.
+    pub fn among_processes() -> Launch {
+        let buffers = [(Parameter::read("part", DType::U8), Argument::Input(0)), (Parameter::write("whole", DType::U8), Argument::Output(0))];
+        Launch::on_cuda(KernelKey::new("all_gather_processes", &[]), CudaForm::AllGather, &(), buffers)
+    }
+
     /// The launch of a rank that gathers the parts of all. Inputs: its part, then the inboxes of all ranks, its own among them, and the wholes of all, as it
     /// reaches them; output: its own whole.
     ///

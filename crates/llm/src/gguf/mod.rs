@@ -228,6 +228,11 @@ impl Gguf {
         self.tensors.get(name)
     }
 
+    /// The bytes of its parts.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = &HostMemory> {
+        self.parts.iter().map(|part| &part.memory)
+    }
+
     /// A tensor's bytes, in the map.
     ///
     /// # Errors

@@ -82,6 +82,9 @@ impl Model {
     /// # Errors
     /// A tensor that is missing, contradicts the configuration or has no place in it, or out of memory.
     pub fn new(executor: &Executor, config: Config, weights: &Weights) -> Result<Self> {
+        if let Some(world) = executor.world() {
+            world.agree("model", &weights.fingerprint().to_le_bytes())?;
+        }
         let prefix = config.tensor_prefix;
         let mut stored = Stored { executor, weights, prefix, used: BTreeSet::new() };
         let model = Self::build(executor, config, &mut stored)?;
@@ -125,6 +128,9 @@ impl Model {
 
     fn build(executor: &Executor, config: Config, source: &mut dyn Source) -> Result<Self> {
         config.check_ranks(executor.ranks())?;
+        if let Some(world) = executor.world() {
+            world.agree("configuration", format!("{config:?} {}", executor.precision()).as_bytes())?;
+        }
         let embedding = source.matrix("model.embed_tokens.weight", [config.vocab_size, config.hidden_size])?;
         let layers = (0..config.layers).map(|index| Layer::load(&config, index, source)).collect::<Result<Vec<_>>>()?;
         let norm = Norm::load(&config, source, "model.norm", config.hidden_size)?;

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use elinvar::{DType, Error, Result};
+use elinvar::{DType, Error, HostMemory, Result};
 use rayon::prelude::*;
 
 use super::{
@@ -167,6 +167,10 @@ impl Quantised {
 }
 
 impl Archive for Quantised {
+    fn memory(&self) -> Vec<&HostMemory> {
+        self.file.memory().collect()
+    }
+
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.names.keys().map(String::as_str))
     }

@@ -7,7 +7,10 @@ mod safetensors;
 pub(crate) mod tests;
 mod words;
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use elinvar::{DType, Error, HostMemory, Result};
 
@@ -39,6 +42,9 @@ trait Archive: Send + Sync {
     fn bytes(&self) -> u64;
 
     fn get(&self, name: &str, dims: &[usize]) -> Result<Weight>;
+
+    /// What the files have.
+    fn memory(&self) -> Vec<&HostMemory>;
 
     /// The extents of a tensor, and what [`Archive::get`] makes it of if it is of floats.
     fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)>;
@@ -89,6 +95,24 @@ impl Weights {
     /// The extents of a tensor, and what [`Weights::get`] makes it of if it is of floats.
     pub fn info(&self, name: &str) -> Option<(Vec<usize>, Option<WeightType>)> {
         self.0.info(name)
+    }
+
+    /// A number of what is in the files, by which processes notice that they have different ones: all names, extents and types, and pages of each file.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        const PAGE: usize = 4096;
+        const PAGES: usize = 64;
+        let mut hasher = DefaultHasher::new();
+        for name in self.names() {
+            name.hash(&mut hasher);
+            let (dims, kind) = self.info(name).unzip();
+            dims.hash(&mut hasher);
+            kind.flatten().map(|kind| kind.to_string()).hash(&mut hasher);
+        }
+        for bytes in self.0.memory().into_iter().map(HostMemory::bytes) {
+            bytes.len().hash(&mut hasher);
+            bytes.chunks(PAGE).step_by(bytes.len().div_ceil(PAGE * PAGES).max(1)).for_each(|page| page.hash(&mut hasher));
+        }
+        hasher.finish()
     }
 
     /// The tensor called `name`, which must have the extents `dims`. Vectors, such as norms and biases, are never quantised; those of a GGUF file are f32.

@@ -126,6 +126,10 @@ impl Safetensors {
 }
 
 impl Archive for Safetensors {
+    fn memory(&self) -> Vec<&HostMemory> {
+        self.files.iter().map(|shard| &shard.data).collect()
+    }
+
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.tensors.keys().map(String::as_str).filter(|name| !self.is_beside(name)))
     }

@@ -33,6 +33,15 @@ enum What {
     Table(table::TableArgs),
 }
 
+impl BenchArgs {
+    pub(super) fn spans_processes(&self) -> bool {
+        match self.what {
+            What::Decode(_) | What::Train(_) => true,
+            What::Ops(_) | What::Predict(_) | What::Table(_) => false,
+        }
+    }
+}
+
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     match &args.what {
         What::Ops(args) => ops::run(args),

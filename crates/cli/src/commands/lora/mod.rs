@@ -31,6 +31,15 @@ enum What {
     Fuse(fuse::FuseArgs),
 }
 
+impl LoraArgs {
+    pub(super) fn spans_processes(&self) -> bool {
+        match self.what {
+            What::Train(_) | What::Test(_) => true,
+            What::Fuse(_) => false,
+        }
+    }
+}
+
 pub(crate) fn run(args: &LoraArgs) -> Result<()> {
     match &args.what {
         What::Train(args) => match &args.config {

@@ -7,9 +7,10 @@ use super::{
     progress::{Profiled, Report},
     tensorboard::Events,
 };
-use crate::{model::BaseArgs, output::print_line, profile};
+use crate::{model::BaseArgs, output::print_line, profile, world};
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    let adapter_path = &world::own(&args.adapter_path)?;
     let data_folder = args.data.as_ref().ok_or_else(|| Error::invalid_argument("no data: give --data FOLDER, or 'data' in the file of --config"))?;
     let trace = args.profile.open()?;
     let files = args.base.files()?;
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     let validation = Some(data_folder.join("valid.jsonl")).filter(|path| path.exists());
     let validation = validation.map(|path| args.open(&path, &tokenizer, data)).transpose()?;
     let initial = args.initial()?;
-    let folder = TrainingFolder::open(&args.adapter_path)?;
+    let folder = TrainingFolder::open(adapter_path)?;
     if folder.has_checkpoint() != args.resume {
         let shown = args.adapter_path.display();
         return Err(Error::invalid_argument(match args.resume {
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     print_line(format!("training {} parameters on {} {of}", trainer.parameters(), samples.len()));
     let mut report = Report::new(args.iters, trainer.steps(), args.steps_per_report, loss != Loss::CrossEntropy);
     let mut profiled = Profiled::new(profiler, trainer.steps() + 1, args.iters)?;
-    let mut events = args.tensorboard.then(|| Events::new(&args.adapter_path, trainer.steps())).transpose()?;
+    let mut events = args.tensorboard.then(|| Events::new(adapter_path, trainer.steps())).transpose()?;
     let trained = train(&mut trainer, &folder, (&samples, validation.as_ref()), &args.options(), &mut |event| {
         events.as_mut().map_or(Ok(()), |events| events.listen(event))?;
         report.show(event, executor.pool().statistics().peak_bytes);
