@@ -47,9 +47,9 @@ pub(crate) fn leave(error: Option<&Error>) {
     };
     match error {
         Some(error) => {
-            world.fail(error);
             let Place { rank, world_size, .. } = world.place();
             quiet::show(&format!("error: process {rank} of {world_size}: {error}"));
+            world.fail(error);
         }
         None => world.leave(),
     }

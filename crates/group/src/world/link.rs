@@ -52,6 +52,8 @@ struct State {
     notes: Vec<Notes>,
     failure: Option<Error>,
     on_failure: Vec<Box<dyn FnOnce() + Send>>,
+    /// Threads that do what is to be done on a failure.
+    ending: usize,
 }
 
 /// Notes that only one of two processes has made so far.
@@ -81,6 +83,7 @@ impl Mail {
             notes: (0..processes).map(|_| Notes::default()).collect(),
             failure: None,
             on_failure: Vec::new(),
+            ending: 0,
         };
         Self { state: Mutex::new(state), came: Condvar::new(), silence }
     }
@@ -99,8 +102,10 @@ impl Mail {
         self.change(|state| {
             state.failure.get_or_insert(error);
             then = std::mem::take(&mut state.on_failure);
+            state.ending += 1;
         });
         then.into_iter().for_each(|then| then());
+        self.change(|state| state.ending -= 1);
     }
 
     pub(super) fn on_failure(&self, then: Box<dyn FnOnce() + Send>) {
@@ -118,11 +123,14 @@ impl Mail {
         differing.into_iter().for_each(|process| self.fail(differs(process)));
     }
 
-    /// Waits a while until all others have ended, or one failed.
+    /// Waits a while until all others have ended, or one failed and what is to be done then is done.
     pub(super) fn wait_for_ends(&self, here: usize) {
         let deadline = Instant::now() + self.silence;
         let mut state = self.state();
-        let is_awaited = |state: &State| state.failure.is_none() && state.ended.iter().enumerate().any(|(process, ended)| process != here && !ended);
+        let is_awaited = |state: &State| match state.failure {
+            Some(_) => state.ending > 0,
+            None => state.ended.iter().enumerate().any(|(process, ended)| process != here && !ended),
+        };
         while is_awaited(&state) && Instant::now() < deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             state = self.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -145,7 +153,7 @@ impl Mail {
                 return Ok(message);
             }
             if state.ended[process] {
-                return Err(Error::device_lost(format!("process {process} ended before this one: its own message may say why")));
+                return Err(ended(process));
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -174,7 +182,8 @@ impl Mail {
                     };
                 }
                 Ok((kind, _)) => {
-                    return self.fail(Error::invalid_data(format!("process {process} sent something of kind {kind}: install one version everywhere")));
+                    return self
+                        .fail(Error::invalid_data(format!("process {process} sent something of kind {kind}: install one version everywhere")));
                 }
                 Err(error) => return self.fail(self.gone(process, &error)),
             }
@@ -194,6 +203,10 @@ impl Mail {
         };
         Error::device_lost(format!("{why}; start all processes again"))
     }
+}
+
+fn ended(process: usize) -> Error {
+    Error::device_lost(format!("process {process} ended before this one: its own message may say why"))
 }
 
 pub(super) fn differs(process: usize) -> Error {
@@ -250,7 +263,8 @@ impl Link {
             drop(stream);
             // What the process said last, if it said something, comes first.
             thread::sleep(mail.silence / (10 * BEATS));
-            mail.fail(mail.gone(self.process, &error));
+            let has_ended = mail.state().ended[self.process];
+            mail.fail(if has_ended { ended(self.process) } else { mail.gone(self.process, &error) });
             mail.check()?;
         }
         Ok(())

@@ -129,14 +129,14 @@ impl World {
         self.0.mail.on_failure(Box::new(then));
     }
 
-    /// Reports an error of this process to all others, which end with it.
+    /// Reports an error of this process to all others, which end with it, and waits for them as [`World::leave`] does.
     pub fn fail(&self, error: &Error) {
-        self.0.links.iter().flatten().for_each(|link| link.end(Some(&error.to_string())));
+        self.0.end(Some(&error.to_string()));
     }
 
     /// Says that this process is done, and waits some seconds for the others, which may still take what it gave. Dropping the last clone does so, too.
     pub fn leave(&self) {
-        self.0.leave();
+        self.0.end(None);
     }
 
     /// The head of the next exchange.
@@ -156,8 +156,8 @@ impl World {
 }
 
 impl Joined {
-    fn leave(&self) {
-        self.links.iter().flatten().for_each(|link| link.end(None));
+    fn end(&self, reason: Option<&str>) {
+        self.links.iter().flatten().for_each(|link| link.end(reason));
         self.mail.wait_for_ends(self.place.rank);
     }
 }
@@ -178,7 +178,7 @@ impl Peers for World {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.leave();
+        self.end(None);
     }
 }
 

@@ -330,8 +330,9 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
         compute(place, all, rows, layers, height, residual);
     } else if (threadIdx.x >= COMPUTERS + SENDERS) {
         if (HELD && p.sharing > 0) {
-            __shared__ float partial[ROW_SENDERS / 32];
-            normalise(p, reinterpret_cast<const float*>(x), norm, partial, rows);
+            // Behind the barriers.
+            unsigned char* const free = memory + (place.barriers - shared_address(memory)) + ATOM / 2;
+            normalise(p, reinterpret_cast<const float*>(x), norm, *reinterpret_cast<float(*)[ROW_SENDERS / 32]>(free), rows);
             report_rows();
             return;
         }

@@ -97,6 +97,7 @@ const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
 const RING: MetalFile = metal_file!("chain/ring.cu");
 const KERNEL: MetalFile = metal_file!("chain/few_rows.cu");
+const KERNEL_OF_MANY: MetalFile = metal_file!("chain/many_rows.cu");
 const fn few_rows(held: &'static str) -> [MetalFile; 12] {
     let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
     [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
@@ -125,7 +126,7 @@ macro_rules! of_formats {
 of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
 #[rustfmt::skip]
 const MANY_ROWS: &[MetalFile] = &[
-    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, metal_file!("chain/many_rows.cu"),
+    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, KERNEL_OF_MANY,
 ];
 
 /// Whether a device has these products for a weight `[n, k]`.
@@ -353,6 +354,14 @@ mod tests {
 
     fn layers(m: usize, k: usize, n: [usize; 3], gated: bool) -> Layers {
         Layers { extents: [m, k], n, dtypes: [DType::BF16; 2], format: None, biases: [false; 3], gated, rounded: false, norm: None }
+    }
+
+    /// What a launch asks for may be all that there is.
+    #[test]
+    fn kernels_have_no_shared_memory_beside_the_launchs() {
+        for file in [KERNEL, KERNEL_OF_MANY] {
+            assert_eq!(file.text.matches("__shared__").count(), 1, "{}", file.name);
+        }
     }
 
     /// Each tile is one of a layer, the ring fits the memory and has room for a piece that is multiplied and one that is sent for.
