@@ -17,6 +17,8 @@ mod launch;
 #[cfg(feature = "embedded-model")]
 mod lora;
 mod models;
+#[cfg(all(unix, feature = "embedded-model"))]
+mod processes;
 mod profile;
 #[cfg(feature = "embedded-model")]
 mod serve;

@@ -51,6 +51,8 @@ struct State {
     /// Notes of this process that each has not made yet, or those of it that this one has not.
     notes: Vec<Notes>,
     failure: Option<Error>,
+    /// Whether the failure is that processes do not do the same: what they sent is worth nothing then.
+    is_contradiction: bool,
     on_failure: Vec<Box<dyn FnOnce() + Send>>,
     /// Threads that do what is to be done on a failure.
     ending: usize,
@@ -82,6 +84,7 @@ impl Mail {
             ended: vec![false; processes],
             notes: (0..processes).map(|_| Notes::default()).collect(),
             failure: None,
+            is_contradiction: false,
             on_failure: Vec::new(),
             ending: 0,
         };
@@ -120,7 +123,12 @@ impl Mail {
     /// Notes something of this process.
     pub(super) fn note(&self, what: u64) {
         let differing = self.state().notes.iter_mut().position(|notes| !notes.add(what, true));
-        differing.into_iter().for_each(|process| self.fail(differs(process)));
+        differing.into_iter().for_each(|process| self.contradict(process));
+    }
+
+    fn contradict(&self, process: usize) {
+        self.state().is_contradiction = true;
+        self.fail(differs(process));
     }
 
     /// Waits a while until all others have ended, or one failed and what is to be done then is done.
@@ -146,11 +154,13 @@ impl Mail {
         let deadline = Instant::now() + STALLED;
         let mut state = self.state();
         loop {
+            if !state.is_contradiction
+                && let Some(message) = state.messages[process].pop_front()
+            {
+                return Ok(message);
+            }
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
-            }
-            if let Some(message) = state.messages[process].pop_front() {
-                return Ok(message);
             }
             if state.ended[process] {
                 return Err(ended(process));
@@ -172,7 +182,7 @@ impl Mail {
                 Ok((BEAT, _)) => {}
                 Ok((NOTE, Message { head: [_, what], .. })) => {
                     if !self.state().notes[process].add(what, false) {
-                        self.fail(differs(process));
+                        self.contradict(process);
                     }
                 }
                 Ok((END, Message { bytes, .. })) => {
