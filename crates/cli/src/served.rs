@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
-use elinvar::{DType, Error, Executor, Result};
+use elinvar::{DType, Error, Executor, Result, World};
 use elinvar_llm::{CacheType, Config, Encoder, EngineOptions, MemoryEstimate, ModelFiles, Weights};
 use elinvar_server::{Embedder, Models, Served};
 
@@ -14,6 +14,7 @@ use crate::{
     model::BaseArgs,
     output::print_line,
     plan::{self, Footprint, Plan},
+    world::world,
 };
 
 /// Which models, where, and what their engines may use.
@@ -68,9 +69,12 @@ type Named = (String, ModelFiles);
 
 impl ServedArgs {
     /// Loads the models and starts their engines, for each of which at most `waiting` requests wait. What does not fit the device is rejected before it is
-    /// loaded.
-    pub(crate) fn start(&self, waiting: usize) -> Result<Models> {
+    /// loaded. None on a process that has followed the first one until that ended.
+    pub(crate) fn start(&self, waiting: usize) -> Result<Option<Models>> {
         let (planned, encoders) = self.planned()?;
+        if world().is_some() && (planned.len() > 1 || !encoders.is_empty()) {
+            return Err(Error::unsupported("several processes serve one model that continues texts: give one --model"));
+        }
         let draft = self.drafts.open()?;
         let needed = |ranks| Ok(plan::total(&plans(&planned, draft.as_ref(), ranks), &weights(&encoders)?));
         let executor = self.device.executor_for(needed(1)?)?;
@@ -81,9 +85,9 @@ impl ServedArgs {
             let options = EngineOptions { waiting, drafts: self.drafts.drafts(draft.as_ref()), ..model.options.clone() };
             model.start(&executor, options, &adapters)
         });
-        let served = served.collect::<Result<_>>()?;
+        let Some(served) = served.collect::<Result<Option<_>>>()? else { return Ok(None) };
         let open = |(name, files)| Ok(Embedder::new(name, Encoder::open(&executor, &files)?));
-        Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?)
+        Models::new(served, encoders.into_iter().map(open).collect::<Result<_>>()?).map(Some)
     }
 
     /// The names and folders of each model's adapters.
@@ -182,8 +186,11 @@ fn named(given: &str) -> Result<(String, PathBuf)> {
 }
 
 impl Planned {
-    fn start(self, executor: &Executor, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Served> {
-        let model = BaseArgs::load(&self.files, executor, self.config, &self.weights)?;
-        Served::start(self.name, &self.files, Arc::new(model), options, adapters)
+    fn start(self, executor: &Executor, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Option<Served>> {
+        let model = Arc::new(BaseArgs::load(&self.files, executor, self.config, &self.weights)?);
+        if world().is_none_or(World::is_first) {
+            return Served::start(self.name, &self.files, model, options, adapters).map(Some);
+        }
+        Served::follow(&self.name, &self.files, model, options, adapters).map(|()| None)
     }
 }

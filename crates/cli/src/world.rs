@@ -43,7 +43,7 @@ pub(crate) fn check_alone() -> Result<()> {
 /// Shows the error that ends the command, if one does, and ends together with the other processes.
 pub(crate) fn leave(error: Option<&Error>) {
     let Some(world) = world() else {
-        return error.into_iter().for_each(|error| eprintln!("error: {error}"));
+        return error.into_iter().for_each(|error| quiet::show(&format!("error: {error}")));
     };
     match error {
         Some(error) => {
@@ -79,6 +79,17 @@ pub(crate) fn own_devices(named: &[BackendType], place: &Place) -> Result<Vec<Ba
         }
         several => {
             Err(Error::invalid_argument(format!("{} devices for {local_world_size} processes of a host: name as many for each", several.len())))
+        }
+    }
+}
+
+/// What the first process reads, such as its standard input.
+pub(crate) fn shared(read: impl FnOnce() -> Result<String>) -> Result<String> {
+    match world() {
+        None => read(),
+        Some(world) => {
+            let own = if world.is_first() { read()? } else { String::new() };
+            String::from_utf8(world.broadcast(own.as_bytes())?).map_err(|e| Error::invalid_data(e.to_string()))
         }
     }
 }
@@ -154,11 +165,11 @@ mod quiet {
     }
 
     pub(super) fn show(line: &str) {
-        match ERRORS.get() {
-            // There may be nobody to read it.
-            Some(mut errors) => writeln!(errors, "{line}").unwrap_or(()),
-            None => eprintln!("{line}"),
-        }
+        // There may be nobody to read it.
+        let _ = match ERRORS.get() {
+            Some(mut errors) => writeln!(errors, "{line}"),
+            None => writeln!(std::io::stderr(), "{line}"),
+        };
     }
 }
 

@@ -7,6 +7,7 @@ use elinvar_llm::{Finish, Logprobs, StopMatcher, TextStream};
 
 use crate::{
     api::ApiError,
+    grammar::Grammar,
     models::Served,
     tools::{Call, Dialect, Parser},
     worker::{Event, Ticket},
@@ -129,6 +130,8 @@ pub(crate) struct Answers {
 /// What is asked of an engine: requests, of which `per_prompt` after each other have the same prompt.
 pub(crate) struct Work {
     pub(crate) requests: Vec<elinvar_llm::Request>,
+    /// What they are limited to, as their constraints have it.
+    pub(crate) grammar: Option<Grammar>,
     pub(crate) per_prompt: usize,
     pub(crate) stop: Vec<String>,
     pub(crate) digest: bool,
@@ -145,7 +148,7 @@ impl Work {
 impl Answers {
     /// Hands the requests to the engine; returns when they are in its queue.
     pub(crate) async fn start(model: Arc<Served>, work: Work) -> Result<Self, ApiError> {
-        let Work { requests, per_prompt, stop, digest, tools } = work;
+        let Work { requests, grammar, per_prompt, stop, digest, tools } = work;
         let prompt_tokens = requests.iter().step_by(per_prompt).map(|request| request.prompt.len()).sum();
         let choice = |request: &elinvar_llm::Request| {
             Ok(Choice {
@@ -163,7 +166,7 @@ impl Answers {
         };
         let choices = requests.iter().map(choice).collect::<Result<Vec<_>>>()?;
         let started = Instant::now();
-        let mut ticket = model.worker.submit(requests);
+        let mut ticket = model.worker.submit(requests, grammar);
         match ticket.next().await {
             Some((_, Event::Accepted)) => {}
             Some((_, Event::Busy)) => {

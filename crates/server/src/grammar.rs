@@ -9,10 +9,11 @@ use llguidance::{
     api::TopLevelGrammar,
     toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// What an answer must be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Grammar {
     /// A value that a JSON schema allows.
     Schema(Value),

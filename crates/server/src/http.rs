@@ -121,12 +121,26 @@ impl Server {
     /// # Errors
     /// The system gives no threads or no signals.
     pub fn run(self) -> Result<()> {
-        self.run_until(async {
+        let models = self.app.models.clone();
+        let asked = async {
             if let Err(error) = interrupted().await {
                 tracing::error!("signals cannot be received: {error}");
                 std::future::pending::<()>().await;
             }
-        })
+        };
+        let lost = async {
+            const PULSE: Duration = Duration::from_millis(500);
+            while models.check().is_ok() {
+                tokio::time::sleep(PULSE).await;
+            }
+        };
+        self.run_until(async {
+            tokio::select! {
+                () = asked => {}
+                () = lost => {}
+            }
+        })?;
+        models.check()
     }
 
     /// The same until `stop` is ready.

@@ -6,12 +6,20 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use elinvar::{DeviceKind, Error, Result};
-use elinvar_llm::{ChatTemplate, Engine, EngineOptions, EngineStatistics, GenerationConfig, Model, ModelFiles, Tokenizer, end_tokens};
-
+use elinvar::{DeviceKind, Error, ErrorKind, Result};
+use elinvar_llm::{
+    ChatTemplate, Constraint, Engine, EngineOptions, EngineStatistics, GenerationConfig, Model, ModelFiles, Request, Tokenizer, end_tokens,
+};
 use serde_json::{Value, json};
 
-use crate::{api::ApiError, embedder::Embedder, grammar::Grammars, metrics::Metrics, tools::Dialect, worker::Worker};
+use crate::{
+    api::ApiError,
+    embedder::Embedder,
+    grammar::{Grammar, Grammars},
+    metrics::Metrics,
+    tools::Dialect,
+    worker::{self, Worker},
+};
 
 /// The conversation of a model that has no template: a play, in which a blank line ends a turn.
 const PLAY: &str = "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{{ message.content }}\n\n{% else %}\
@@ -52,27 +60,14 @@ impl Served {
         options: EngineOptions,
         adapters: &[(String, PathBuf)],
     ) -> Result<Self> {
+        let name = name.into();
         let tokenizer = Tokenizer::open(files)?;
         let recommended = GenerationConfig::read(files)?;
         let end_tokens = end_tokens(model.config(), &recommended, &tokenizer);
         let turn_ends = if tokenizer.chat_template().is_some() { Vec::new() } else { vec![END_OF_TURN.to_owned()] };
         let template = ChatTemplate::new(tokenizer.chat_template().unwrap_or(PLAY), tokenizer.bos(), tokenizer.eos())?;
         let vocabulary = model.config().vocab_size;
-        let mut engine = Engine::new(model, options)?;
-        for (name, folder) in adapters {
-            engine.load_adapter(name, folder)?;
-        }
-        let name = name.into();
-        match engine.model().executor().properties().kind {
-            DeviceKind::Cuda | DeviceKind::Metal => {
-                let start = Instant::now();
-                tracing::info!(model = name, "compiling kernels, which are kept for the next start");
-                engine.compile()?;
-                tracing::info!(model = name, milliseconds = start.elapsed().as_millis() as u64, "kernels are compiled");
-            }
-            // Compiled ahead, or as they are used: a test uses few.
-            DeviceKind::Cpu | DeviceKind::MetalSim | DeviceKind::Null => {}
-        }
+        let engine = engine(&name, model, options, adapters)?;
         let options = engine.options().clone();
         Ok(Self {
             name,
@@ -90,6 +85,19 @@ impl Served {
             worker: Worker::start(engine)?,
             metrics: Metrics::default(),
         })
+    }
+
+    /// What the other processes of a job do for the first one's [`Served::start`], of which they are given the same: their engines do what that one's does, until
+    /// it ends.
+    ///
+    /// # Errors
+    /// As [`Served::start`]; a process is lost, or there is one alone.
+    pub fn follow(name: &str, files: &ModelFiles, model: Arc<Model>, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<()> {
+        let (tokenizer, grammars, vocabulary) = (Tokenizer::open(files)?, Grammars::default(), model.config().vocab_size);
+        let world = model.executor().world().cloned().ok_or_else(|| Error::invalid_argument("one process alone has no other to follow"))?;
+        let limit = |grammar: &Grammar, request: &Request| grammars.mask(grammar, &tokenizer, vocabulary, &request.end_tokens).map(Constraint::new);
+        let _signals = ignore_signals()?;
+        worker::follow(engine(name, model, options, adapters)?, &world, limit)
     }
 
     /// What it answers to, besides `default` if it is the first.
@@ -122,6 +130,39 @@ impl Served {
     pub fn context(&self) -> usize {
         self.options.context.min(self.options.cache_tokens)
     }
+}
+
+/// Has this process outlast what asks all of a job to end: the first finishes its answers, for which it needs the others, and then ends them.
+fn ignore_signals() -> Result<impl Sized> {
+    let reject = |e| Error::with_source(ErrorKind::Io, "signals cannot be received", e);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(reject)?;
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _context = runtime.enter();
+        let caught = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        caught.into_iter().collect::<std::io::Result<Vec<_>>>().map_err(reject)?;
+    }
+    Ok(runtime)
+}
+
+/// An engine with these adapters, whose kernels are compiled on GPUs.
+fn engine(name: &str, model: Arc<Model>, options: EngineOptions, adapters: &[(String, PathBuf)]) -> Result<Engine> {
+    let mut engine = Engine::new(model, options)?;
+    for (name, folder) in adapters {
+        engine.load_adapter(name, folder)?;
+    }
+    match engine.model().executor().properties().kind {
+        DeviceKind::Cuda | DeviceKind::Metal => {
+            let start = Instant::now();
+            tracing::info!(model = name, "compiling kernels, which are kept for the next start");
+            engine.compile()?;
+            tracing::info!(model = name, milliseconds = start.elapsed().as_millis() as u64, "kernels are compiled");
+        }
+        // Compiled ahead, or as they are used: a test uses few.
+        DeviceKind::Cpu | DeviceKind::MetalSim | DeviceKind::Null => {}
+    }
+    Ok(engine)
 }
 
 /// Seconds since 1970.
@@ -163,6 +204,14 @@ impl Models {
     /// Those that give vectors.
     pub fn embedders(&self) -> &[Arc<Embedder>] {
         &self.0.embedders
+    }
+
+    /// Whether the processes that compute with this one are there.
+    ///
+    /// # Errors
+    /// One is lost.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.0.served.iter().try_for_each(|model| model.worker.check())
     }
 
     /// The names of all, and of adapters.

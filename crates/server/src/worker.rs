@@ -11,9 +11,12 @@ use std::{
     time::Instant,
 };
 
-use elinvar::{Error, Result};
-use elinvar_llm::{Engine, EngineStatistics, Finish, Logprobs, Output, Request, RequestId};
+use elinvar::{Error, Result, World};
+use elinvar_llm::{Constraint, Engine, EngineStatistics, Finish, Logprobs, Output, Request, RequestId};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc as channel, oneshot};
+
+use crate::grammar::Grammar;
 
 /// What comes of a request.
 pub(crate) enum Event {
@@ -41,8 +44,37 @@ pub(crate) struct Slot {
     pub(crate) seconds: f64,
 }
 
+/// What an engine was asked, for those of other processes.
+#[derive(Serialize, Deserialize)]
+enum Call {
+    Submit { request: Request, grammar: Option<Grammar> },
+    Cancel(RequestId),
+}
+
+/// Has an engine do what that of the first process does, until it ends. `limit` makes the constraint of a request.
+pub(crate) fn follow(mut engine: Engine, world: &World, limit: impl Fn(&Grammar, &Request) -> Result<Constraint>) -> Result<()> {
+    let invalid = |e: serde_json::Error| Error::internal(format!("process 0 sent what are no calls: {e}"));
+    loop {
+        let calls = match world.broadcast(&[]) {
+            Err(_) if world.has_ended(0) => return Ok(()),
+            calls => serde_json::from_slice::<Vec<Call>>(&calls?).map_err(invalid)?,
+        };
+        for call in calls {
+            match call {
+                Call::Submit { mut request, grammar } => {
+                    request.constraint = grammar.map(|grammar| limit(&grammar, &request)).transpose()?;
+                    engine.submit(request)?;
+                }
+                Call::Cancel(id) => drop(engine.cancel(id)),
+            }
+        }
+        engine.step();
+        world.check()?;
+    }
+}
+
 enum Command {
-    Submit { ticket: u64, requests: Vec<Request>, events: channel::UnboundedSender<(usize, Event)> },
+    Submit { ticket: u64, requests: Vec<Request>, grammar: Option<Grammar>, events: channel::UnboundedSender<(usize, Event)> },
     Cancel { ticket: u64, index: Option<usize> },
     Slots(oneshot::Sender<Vec<Slot>>),
 }
@@ -52,6 +84,8 @@ pub(crate) struct Worker {
     commands: mpsc::Sender<Command>,
     statistics: Arc<Mutex<EngineStatistics>>,
     tickets: AtomicU64,
+    /// The other processes whose engines do the same, if there are some.
+    world: Option<World>,
     thread: thread::JoinHandle<()>,
 }
 
@@ -59,18 +93,19 @@ impl Worker {
     pub(crate) fn start(engine: Engine) -> Result<Self> {
         let (commands, receiver) = mpsc::channel();
         let statistics = Arc::new(Mutex::new(engine.statistics()));
-        let state = State { engine, active: HashMap::new(), statistics: statistics.clone() };
+        let world = engine.model().executor().world().cloned();
+        let state = State { engine, active: HashMap::new(), statistics: statistics.clone(), world: world.clone(), calls: Vec::new() };
         let thread = thread::Builder::new().name("engine".to_owned()).spawn(move || state.run(&receiver));
         let thread = thread.map_err(|e| Error::io(format!("cannot start the engine's thread: {e}")))?;
-        Ok(Self { commands, statistics, tickets: AtomicU64::new(0), thread })
+        Ok(Self { commands, statistics, tickets: AtomicU64::new(0), world, thread })
     }
 
     /// Asks for answers to requests, all or none of which are taken in.
-    pub(crate) fn submit(&self, requests: Vec<Request>) -> Ticket {
+    pub(crate) fn submit(&self, requests: Vec<Request>, grammar: Option<Grammar>) -> Ticket {
         let (sender, events) = channel::unbounded_channel();
         let id = self.tickets.fetch_add(1, Ordering::Relaxed);
         // If the engine is gone, the channel of events says so.
-        let _ = self.commands.send(Command::Submit { ticket: id, requests, events: sender });
+        let _ = self.commands.send(Command::Submit { ticket: id, requests, grammar, events: sender });
         Ticket { id, commands: self.commands.clone(), events }
     }
 
@@ -84,6 +119,14 @@ impl Worker {
         let (sender, receiver) = oneshot::channel();
         let _ = self.commands.send(Command::Slots(sender));
         receiver.await.unwrap_or_default()
+    }
+
+    /// Whether the processes that compute with it are there.
+    ///
+    /// # Errors
+    /// One is lost.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.world.as_ref().map_or(Ok(()), World::check)
     }
 
     /// Whether it still computes.
@@ -142,9 +185,19 @@ struct State {
     engine: Engine,
     active: HashMap<RequestId, Active>,
     statistics: Arc<Mutex<EngineStatistics>>,
+    /// The other processes, if there are some, and what their engines have not been asked yet.
+    world: Option<World>,
+    calls: Vec<Call>,
 }
 
 impl State {
+    /// Has the engines of other processes do before the next step what this one did.
+    fn tell(&mut self) -> Result<()> {
+        let Some(world) = &self.world else { return Ok(()) };
+        let calls = serde_json::to_vec(&std::mem::take(&mut self.calls)).map_err(|e| Error::internal(format!("calls cannot be written: {e}")))?;
+        world.broadcast(&calls).map(drop)
+    }
+
     fn run(mut self, commands: &mpsc::Receiver<Command>) {
         loop {
             if self.engine.is_idle() {
@@ -155,6 +208,11 @@ impl State {
                 self.apply(command);
             }
             if !self.engine.is_idle() {
+                if let Err(error) = self.tell() {
+                    tracing::error!("{error}");
+                    let requests: Vec<_> = self.active.keys().copied().collect();
+                    return requests.into_iter().for_each(|request| self.end(request, Event::Failed(error.clone())));
+                }
                 for output in self.engine.step() {
                     self.pass(output);
                 }
@@ -165,14 +223,11 @@ impl State {
 
     fn apply(&mut self, command: Command) {
         match command {
-            Command::Submit { ticket, requests, events } => self.submit(ticket, requests, &events),
+            Command::Submit { ticket, requests, grammar, events } => self.submit(ticket, requests, grammar, &events),
             Command::Cancel { ticket, index } => {
                 let is_meant = |active: &Active| active.ticket == ticket && index.is_none_or(|index| index == active.index);
                 let ids: Vec<_> = self.active.iter().filter(|(_, active)| is_meant(active)).map(|(id, _)| *id).collect();
-                for id in ids {
-                    self.engine.cancel(id);
-                    self.active.remove(&id);
-                }
+                ids.into_iter().for_each(|id| self.cancel(id));
             }
             Command::Slots(reply) => {
                 let slot = |active: &Active| Slot {
@@ -191,7 +246,15 @@ impl State {
         }
     }
 
-    fn submit(&mut self, ticket: u64, requests: Vec<Request>, events: &channel::UnboundedSender<(usize, Event)>) {
+    fn cancel(&mut self, id: RequestId) {
+        self.engine.cancel(id);
+        self.active.remove(&id);
+        if self.world.is_some() {
+            self.calls.push(Call::Cancel(id));
+        }
+    }
+
+    fn submit(&mut self, ticket: u64, requests: Vec<Request>, grammar: Option<Grammar>, events: &channel::UnboundedSender<(usize, Event)>) {
         // A receiver that is gone has cancelled what it asked for.
         let send = |index: usize, event: Event| drop(events.send((index, event)));
         if self.engine.statistics().waiting + requests.len() > self.engine.options().waiting {
@@ -200,18 +263,17 @@ impl State {
         let mut ids = Vec::new();
         for (index, request) in requests.into_iter().enumerate() {
             let (prompt_tokens, max_tokens) = (request.prompt.len(), request.max_tokens);
+            let call = self.world.is_some().then(|| Call::Submit { request: request.clone(), grammar: grammar.clone() });
             match self.engine.submit(request) {
                 Ok(id) => {
+                    self.calls.extend(call);
                     ids.push(id);
                     let (digest, since) = (blake3::Hasher::new(), Instant::now());
                     let active = Active { ticket, index, events: events.clone(), prompt_tokens, generated_tokens: 0, max_tokens, digest, since };
                     self.active.insert(id, active);
                 }
                 Err(error) => {
-                    for id in ids {
-                        self.engine.cancel(id);
-                        self.active.remove(&id);
-                    }
+                    ids.into_iter().for_each(|id| self.cancel(id));
                     return send(index, Event::Failed(error));
                 }
             }

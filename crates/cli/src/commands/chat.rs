@@ -10,7 +10,7 @@ use elinvar_llm::{Chat, ChatOptions, GenerationConfig, GenerationOptions, Genera
 use indicatif::ProgressBar;
 
 use super::generate::{show, summary};
-use crate::{model::ModelArgs, output::print_line, sampling::SamplingArgs};
+use crate::{model::ModelArgs, output::print_line, sampling::SamplingArgs, world};
 
 /// Arguments of `elinvar chat`.
 #[derive(Debug, Args)]
@@ -64,10 +64,13 @@ pub(crate) fn run(args: &ChatArgs) -> Result<()> {
             // The prompt is a courtesy: nothing is lost if it cannot be shown.
             let _ = stderr().flush();
         }
-        let mut line = String::new();
-        let bytes = stdin().lock().read_line(&mut line).map_err(|e| Error::with_source(ErrorKind::Io, "cannot read standard input", e))?;
+        let line = world::shared(|| {
+            let mut line = String::new();
+            stdin().lock().read_line(&mut line).map_err(|e| Error::with_source(ErrorKind::Io, "cannot read standard input", e))?;
+            Ok(line)
+        })?;
         match line.trim() {
-            _ if bytes == 0 => return Ok(()),
+            _ if line.is_empty() => return Ok(()),
             "/exit" => return Ok(()),
             "/clear" => begin(&mut chat),
             "" => {}

@@ -1,6 +1,6 @@
 use std::{
     fs,
-    io::{Read, Write, stdin, stdout},
+    io::{self, Read, Write, stdin, stdout},
     ops::ControlFlow,
     path::PathBuf,
     sync::Arc,
@@ -21,6 +21,7 @@ use crate::{
     plan::{Footprint, PAGE},
     profile::{self, Known, ProfileArgs, Profiler},
     sampling::SamplingArgs,
+    world,
 };
 
 /// Arguments of `elinvar generate`.
@@ -124,14 +125,14 @@ fn generator(
 
 /// The prompt, if one was given.
 fn text(args: &GenerateArgs) -> Result<Option<String>> {
-    let reject = |what: String| move |e| Error::with_source(ErrorKind::Io, what, e);
+    let reject = |what: String| move |e: io::Error| Error::with_source(ErrorKind::Io, what, e);
     let text = match (&args.prompt, &args.prompt_file) {
         (None, None) => return Ok(None),
-        (Some(dash), _) if dash == "-" => {
+        (Some(dash), _) if dash == "-" => world::shared(|| {
             let mut text = String::new();
             stdin().read_to_string(&mut text).map_err(reject("cannot read the prompt from standard input".into()))?;
-            text
-        }
+            Ok(text)
+        })?,
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => fs::read_to_string(file).map_err(reject(format!("cannot read the prompt from {}", file.display())))?,
     };

@@ -80,14 +80,18 @@ impl Args {
     /// Whether several processes run the command together, where there are some; the others run in one.
     pub(crate) fn spans_processes(&self) -> bool {
         match &self.command {
-            Command::Generate(_) | Command::Logits(_) | Command::Perplexity(_) | Command::Embed(_) => true,
+            Command::Batch(_)
+            | Command::Chat(_)
+            | Command::Embed(_)
+            | Command::Generate(_)
+            | Command::Logits(_)
+            | Command::Perplexity(_)
+            | Command::Serve(_) => true,
             Command::Lora(args) => args.spans_processes(),
             Command::Bench(args) => args.spans_processes(),
             #[cfg(target_os = "linux")]
             Command::Check(_) => false,
-            Command::Batch(_)
-            | Command::Chat(_)
-            | Command::Convert(_)
+            Command::Convert(_)
             | Command::Devices(_)
             | Command::Doctor(_)
             | Command::Emit(_)
@@ -95,8 +99,7 @@ impl Args {
             | Command::Launch(_)
             | Command::Op(_)
             | Command::Quantize(_)
-            | Command::Run(_)
-            | Command::Serve(_) => false,
+            | Command::Run(_) => false,
         }
     }
 }

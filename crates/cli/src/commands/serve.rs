@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let keys = args.keys()?;
     // What cannot be logged, as standard error is closed, is answered all the same.
     tracing_subscriber::fmt().log_internal_errors(false).with_ansi(false).with_writer(std::io::stderr).init();
-    let models = args.models.start(args.waiting)?;
+    let Some(models) = args.models.start(args.waiting)? else { return Ok(()) };
     let options = ServerOptions {
         host: args.host,
         port: args.port,

@@ -2,12 +2,14 @@
 
 use std::{
     fs,
-    io::Read,
-    net::TcpListener,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
+
+use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_elinvar");
 
@@ -17,6 +19,10 @@ fn port() -> u16 {
 
 /// A process of so many, on the CPU in strict precision.
 fn start(arguments: &[&str], rank: usize, world_size: usize, port: u16, folder: Option<&Path>) -> Child {
+    start_with(arguments, rank, world_size, port, folder, Stdio::null())
+}
+
+fn start_with(arguments: &[&str], rank: usize, world_size: usize, port: u16, folder: Option<&Path>, stdin: Stdio) -> Child {
     let mut command = Command::new(BINARY);
     command.args(arguments).args(["--device", "cpu", "--precision", "strict"]);
     command.env("RANK", rank.to_string()).env("WORLD_SIZE", world_size.to_string()).env("LOCAL_RANK", rank.to_string());
@@ -24,7 +30,7 @@ fn start(arguments: &[&str], rank: usize, world_size: usize, port: u16, folder: 
     if let Some(folder) = folder {
         command.current_dir(folder);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// What each of so many processes gives.
@@ -139,4 +145,110 @@ fn a_process_that_is_killed_ends_the_others() {
         assert_eq!(output.status.code(), Some(2));
         assert!(error(&output).contains("process 1 ended without a word: it was killed"), "{}", error(&output));
     }
+}
+
+#[test]
+fn requests_are_answered_by_two_processes_as_by_one() {
+    let folder = folder("processes-batch");
+    let out = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let schema = json!({"type": "object", "properties": {"name": {"enum": ["Romeo", "Juliet"]}}, "required": ["name"]});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "who", "schema": schema}});
+    let body = |index: usize| match index % 3 {
+        0 => json!({"prompt": "ROMEO:", "max_tokens": 3 + index, "seed": index, "temperature": 0.5, "n": 2, "logprobs": 2}),
+        1 => json!({"prompt": "JULIET:", "max_tokens": 40, "seed": index, "response_format": format}),
+        _ => json!({"prompt": "Who?", "max_tokens": 9, "temperature": 0, "logit_bias": {"300": -1.25}, "presence_penalty": 0.3}),
+    };
+    let line = |index: usize| {
+        let request = json!({"custom_id": index.to_string(), "method": "POST", "url": "/v1/completions", "body": body(index)});
+        format!("{request}\n")
+    };
+    fs::write(folder.join("requests.jsonl"), (0..9).map(line).collect::<String>()).unwrap();
+    let arguments = |name: &str| ["batch".to_owned(), out("requests.jsonl"), "--output".into(), out(name)];
+    let answers = |name: &str| {
+        let lines = fs::read_to_string(folder.join(name)).unwrap();
+        let line = |line: &str| serde_json::from_str::<Value>(line).unwrap()["response"]["body"]["choices"].clone();
+        lines.lines().map(line).collect::<Vec<_>>()
+    };
+    let succeed = |name: &str, world_size| {
+        let arguments = arguments(name);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let outputs = if world_size == 1 { vec![alone(&arguments)] } else { run(&arguments, world_size) };
+        assert!(outputs.iter().all(|output| output.status.success()), "{:?}", outputs.iter().map(error).collect::<Vec<_>>());
+        answers(name)
+    };
+    let expected = succeed("one", 1);
+    assert!(expected.len() == 9 && expected[1].to_string().contains("name"), "{expected:?}");
+    assert_eq!(succeed("two", 2), expected);
+    // Nothing is left to do.
+    assert_eq!(succeed("two", 2), expected);
+}
+
+#[test]
+fn a_conversation_is_read_by_the_first_process() {
+    let (port, text) = (port(), b"Who comes?\n/clear\nWhere?\n");
+    let talk = |mut child: Child| {
+        child.stdin.as_mut().unwrap().write_all(text).unwrap();
+        drop(child.stdin.take());
+        child
+    };
+    let template = folder("processes-chat").join("play.jinja");
+    fs::write(&template, "{% for message in messages %}{{ message.content }}\n\n{% endfor %}").unwrap();
+    let arguments = ["chat", "--max-tokens", "6", "--quiet", "--seed", "1", "--context", "100", "--template", template.to_str().unwrap()];
+    let alone =
+        Command::new(BINARY).args(arguments).args(["--device", "cpu", "--precision", "strict"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let alone = talk(alone.unwrap()).wait_with_output().unwrap();
+    let other = start(&arguments, 1, 2, port, None);
+    let first = talk(start_with(&arguments, 0, 2, port, None, Stdio::piped())).wait_with_output().unwrap();
+    let other = other.wait_with_output().unwrap();
+    assert!(first.status.success() && other.status.success(), "{} {}", error(&first), error(&other));
+    assert_eq!(String::from_utf8_lossy(&first.stdout), String::from_utf8_lossy(&alone.stdout));
+    assert!(!alone.stdout.is_empty() && other.stdout.is_empty());
+}
+
+/// A server of two processes, and its address.
+fn serve() -> ([Child; 2], String) {
+    let port = port();
+    let mut processes = [0, 1].map(|rank| start(&["serve", "--port", "0"], rank, 2, port, None));
+    let lines = BufReader::new(processes[0].stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.filter_map(|line| line.split_once("on http://").map(|(_, address)| address.to_owned())).next().unwrap();
+    (processes, address)
+}
+
+fn ask(address: &str) -> String {
+    let (mut stream, body) = (TcpStream::connect(address).unwrap(), r#"{"prompt": "ROMEO:", "max_tokens": 6, "temperature": 0}"#);
+    let length = body.len();
+    let request = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn two_processes_serve_and_end_together() {
+    let (processes, address) = serve();
+    let answer = ask(&address);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // As `torchrun` ends them: the second waits for the first.
+    for process in processes.iter().rev() {
+        assert!(Command::new("kill").arg(process.id().to_string()).status().unwrap().success());
+    }
+    for process in processes {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{:?} {}", output.status, error(&output));
+    }
+}
+
+#[test]
+fn a_server_whose_other_process_is_killed_ends() {
+    let ([mut first, mut second], address) = serve();
+    let answer = ask(&address);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let start = Instant::now();
+    assert_eq!(first.wait().unwrap().code(), Some(2));
+    assert!(start.elapsed() < Duration::from_secs(10));
 }

@@ -149,8 +149,12 @@ impl Mail {
         self.state().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// The next message of a process.
-    pub(super) fn take(&self, process: usize) -> Result<Message> {
+    pub(super) fn has_ended(&self, process: usize) -> bool {
+        self.state().ended.get(process).is_some_and(|ended| *ended)
+    }
+
+    /// The next message of a process, which comes soon or `may_idle`.
+    pub(super) fn take(&self, process: usize, may_idle: bool) -> Result<Message> {
         let deadline = Instant::now() + STALLED;
         let mut state = self.state();
         loop {
@@ -166,11 +170,11 @@ impl Mail {
                 return Err(ended(process));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() && !may_idle {
                 let minutes = STALLED.as_secs() / 60;
                 return Err(Error::device_lost(format!("process {process} lives and sent nothing for {minutes} minutes: start all of them again")));
             }
-            state = self.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.came.wait_timeout(state, if may_idle { STALLED } else { left }).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -273,7 +277,7 @@ impl Link {
             drop(stream);
             // What the process said last, if it said something, comes first.
             thread::sleep(mail.silence / (10 * BEATS));
-            let has_ended = mail.state().ended[self.process];
+            let has_ended = mail.has_ended(self.process);
             mail.fail(if has_ended { ended(self.process) } else { mail.gone(self.process, &error) });
             mail.check()?;
         }

@@ -71,6 +71,11 @@ impl World {
         self.0.mail.check()
     }
 
+    /// Whether a process has said that it is done.
+    pub fn has_ended(&self, process: usize) -> bool {
+        self.0.mail.has_ended(process)
+    }
+
     /// What each process gives, in their order.
     ///
     /// # Errors
@@ -91,20 +96,20 @@ impl World {
             link.send(head, own, &self.0.mail)?;
         }
         let part = |(process, link): (usize, &Option<Link>)| match link {
-            Some(_) => self.receive(process, head),
+            Some(_) => self.receive(process, head, false),
             None => Ok(own.to_vec()),
         };
         self.0.links.iter().enumerate().map(part).collect()
     }
 
-    /// What the first process gives.
+    /// What the first process gives, whenever it does.
     ///
     /// # Errors
     /// As [`World::all_gather`].
     pub fn broadcast(&self, own: &[u8]) -> Result<Vec<u8>> {
         let head = self.next(BROADCAST);
         if !self.is_first() {
-            return self.receive(0, head);
+            return self.receive(0, head, true);
         }
         self.0.links.iter().flatten().try_for_each(|link| link.send(head, own, &self.0.mail))?;
         Ok(own.to_vec())
@@ -146,8 +151,8 @@ impl World {
         [*exchanges, what]
     }
 
-    fn receive(&self, process: usize, head: [u64; 2]) -> Result<Vec<u8>> {
-        let Message { head: found, bytes } = self.0.mail.take(process)?;
+    fn receive(&self, process: usize, head: [u64; 2], may_idle: bool) -> Result<Vec<u8>> {
+        let Message { head: found, bytes } = self.0.mail.take(process, may_idle)?;
         if found == head {
             return Ok(bytes);
         }

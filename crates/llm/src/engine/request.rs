@@ -1,6 +1,7 @@
 //! What is asked of the engine, and what it answers.
 
 use elinvar::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 use super::{constraint::Constraint, drafts::Drafts, logprobs::Logprobs};
 use crate::{generation::Finish, model::CacheType, sampling::Sampling};
@@ -48,7 +49,7 @@ impl EngineOptions {
 }
 
 /// A prompt to continue, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The prompt's tokens.
     pub prompt: Vec<u32>,
@@ -70,7 +71,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// Report the logits that each token was chosen from, as the model gave them.
     pub reports_logits: bool,
-    /// Which tokens may come at all.
+    /// Which tokens may come at all. It is not written with the rest.
+    #[serde(skip)]
     pub constraint: Option<Constraint>,
 }
 
@@ -134,7 +136,7 @@ impl Request {
 }
 
 /// Names a request of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId(pub(super) u64);
 
 /// What a step of the engine brings.

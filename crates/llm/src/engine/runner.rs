@@ -48,7 +48,7 @@ pub(super) struct Runner {
     spare: usize,
     /// Rows of a step, unless a text by itself has more.
     step_tokens: usize,
-    /// Whether steps follow others although the device does not compute beside the host, for tests.
+    /// Whether steps follow others although the device does not compute beside the host.
     pub(super) always_follows: bool,
 }
 
@@ -113,6 +113,8 @@ fn usual_shapes(options: &EngineOptions) -> Vec<StepShape> {
 
 impl Runner {
     pub(super) fn new(model: Arc<Model>, options: &EngineOptions, pages: usize) -> Result<Self> {
+        // Other processes must take the same steps, whenever what is read arrives.
+        let always_follows = model.executor().world().is_some();
         let cache = PagedCache::new(&model, [pages, PAGE, options.spare_slots()], options.context, options.cache)?;
         Ok(Self {
             model,
@@ -122,7 +124,7 @@ impl Runner {
             workspace: Workspace::default(),
             spare: pages * PAGE,
             step_tokens: options.step_tokens,
-            always_follows: false,
+            always_follows,
         })
     }
 

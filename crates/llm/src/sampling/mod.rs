@@ -12,10 +12,12 @@ use elinvar::{
     kernels::sample::{Settings, choose},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::GenerationConfig;
 
 /// How the next token is chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     /// Divides the logits; zero takes the most likely token.
     pub temperature: f32,

@@ -100,7 +100,7 @@ impl Settings {
                 requests.push(request);
             }
         }
-        Ok(Work { requests, per_prompt: choices, stop, digest, tools })
+        Ok(Work { requests, grammar: grammar.map(|(_, grammar)| grammar), per_prompt: choices, stop, digest, tools })
     }
 }
 

@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::served::ServedArgs;
+use crate::{served::ServedArgs, world};
 use requests::{Request, Requests};
 use results::{Answered, Response, Results};
 
@@ -38,12 +38,12 @@ pub(crate) struct BatchArgs {
 pub(crate) fn run(args: &BatchArgs) -> Result<bool> {
     let (requests, count) = Requests::open(&args.requests)?;
     let mut requests = requests.peekable();
-    let mut results = Results::open(&args.output, &mut requests)?;
+    let mut results = Results::open(&world::own(&args.output)?, &mut requests)?;
     let mut failed = results.failed;
     if results.answered < count {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.map_err(|e| Error::with_source(ErrorKind::Io, "cannot start a runtime", e))?;
-        let models = args.models.start(usize::MAX)?;
+        let Some(models) = args.models.start(usize::MAX)? else { return Ok(true) };
         let progress = progress_bar(count, results.answered);
         let respond = |request| respond(&models, request);
         failed += runtime.block_on(answer(requests, &mut results, args.concurrency, &progress, respond))?;
