@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc};
 
-use elinvar::{BackendType, DType as Element, Precision, Storage};
+use elinvar::{BackendType, DType as Element, Error, Place, Precision, Storage, World};
 use pyo3::{
     Bound, Py, PyAny, PyRef, PyResult, Python,
     exceptions::{PyTypeError, PyValueError},
@@ -95,6 +95,34 @@ impl Executor {
         let names: Vec<_> = kinds.iter().map(ToString::to_string).collect();
         let backend = if names.is_empty() { executor.properties().kind.to_string() } else { names.join(",") };
         Ok(Self(Context::new(executor, backend, streams)))
+    }
+
+    /// The device of each of several processes, which `torchrun` started, as one: matrices are shared by their rows, and each process runs the same program on
+    /// the same input. `backend` is as for `--devices`: one GPU named is the first process's. The processes meet at MASTER_ADDR and MASTER_PORT.
+    #[staticmethod]
+    #[pyo3(signature = (backend = "auto", precision = None))]
+    fn join(py: Python<'_>, backend: &str, precision: Option<&str>) -> PyResult<Self> {
+        let precision = precision.map(precision_named).transpose()?;
+        let named = match backend {
+            "auto" => BackendType::from_environment().map_err(raise)?.into_iter().collect(),
+            names => BackendType::parse_list(names).map_err(raise)?,
+        };
+        let open = || {
+            let missing = || Error::invalid_argument("WORLD_SIZE is not set, or 1: start the program with torchrun");
+            let place = Place::from_environment()?.ok_or_else(missing)?;
+            let backends = BackendType::of_process(&named, &place)?;
+            Ok((elinvar::Executor::among(World::join(place)?, &backends)?, backends))
+        };
+        let (executor, backends) = py.detach(open).map_err(raise)?;
+        let executor = precision.map_or(executor.clone(), |precision| executor.with_precision(precision));
+        let names: Vec<_> = backends.iter().map(ToString::to_string).collect();
+        Ok(Self(Context::new(executor, names.join(","), None)))
+    }
+
+    /// The number of this process among those that `join` met: 0 for one alone.
+    #[getter]
+    fn process(&self) -> usize {
+        self.0.executor.world().map_or(0, |world| world.place().rank)
     }
 
     /// The device's name: 'cpu', 'cuda', 'cuda:1', 'metal', 'metal-sim'; of several 'cuda,cuda:1'.

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
+import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +48,27 @@ def write_safetensors(path, tensors):
 @pytest.fixture(scope="module")
 def model():
     return elinvar.Model.load(SHAKESPEARE, device="cpu", precision="strict")
+
+
+def test_two_processes_say_what_one_does(model):
+    script = f"""
+import elinvar
+executor = elinvar.Executor.join("cpu", precision="strict")
+assert (executor.ranks, executor.backend) == (2, "cpu"), executor
+print(executor.process, elinvar.Model.load({str(SHAKESPEARE)!r}, device=executor).generate("ROMEO:", max_tokens=8, greedy=True).text)
+"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def start(rank):
+        place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        environment = os.environ | {name: str(value) for name, value in place.items()}
+        return subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+
+    said = [process.communicate(timeout=120)[0] for process in [start(0), start(1)]]
+    text = model.generate("ROMEO:", max_tokens=8, greedy=True).text
+    assert said == [f"0 {text}\n", f"1 {text}\n"]
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ impl DeviceArgs {
             if threads.is_some() {
                 return Err(Error::invalid_argument("--threads is for one process: those of a host share its cores"));
             }
-            return Executor::among(world.clone(), &world::own_devices(&self.wanted()?, world.place())?);
+            return Executor::among(world.clone(), &BackendType::of_process(&self.wanted()?, world.place())?);
         }
         world::check_alone()?;
         match (&self.named()?[..], threads) {

@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use elinvar::{BackendType, Error, ErrorKind, Place, Result, World};
+use elinvar::{Error, ErrorKind, Place, Result, World};
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
@@ -56,30 +56,6 @@ pub(crate) fn leave(error: Option<&Error>) {
     if !world.is_first() {
         // There may be none.
         fs::remove_dir_all(scratch()).ok();
-    }
-}
-
-/// The devices of this process, of those that a host has for its processes; none means the best ones.
-pub(crate) fn own_devices(named: &[BackendType], place: &Place) -> Result<Vec<BackendType>> {
-    let Place { local_rank, local_world_size, .. } = *place;
-    let next = |backend: BackendType| match backend {
-        BackendType::Cuda(ordinal) => BackendType::Cuda(ordinal + local_rank),
-        BackendType::Metal(ordinal) => BackendType::Metal(ordinal + local_rank),
-        other => other,
-    };
-    match named {
-        [] => {
-            let best = [BackendType::Cuda(0), BackendType::Metal(0)].into_iter().find(|backend| backend.is_available());
-            Ok(vec![next(best.unwrap_or(BackendType::Cpu))])
-        }
-        [one] => Ok(vec![next(*one)]),
-        several if several.len().is_multiple_of(local_world_size) => {
-            let share = several.len() / local_world_size;
-            Ok(several[local_rank * share..][..share].to_vec())
-        }
-        several => {
-            Err(Error::invalid_argument(format!("{} devices for {local_world_size} processes of a host: name as many for each", several.len())))
-        }
     }
 }
 
@@ -183,27 +159,5 @@ mod quiet {
 
     pub(super) fn show(line: &str) {
         eprintln!("{line}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn the_devices_of_a_host_are_shared_by_its_processes() {
-        let of = |names: &str, local_rank, local_world_size| {
-            let (patience, silence) = (Duration::from_secs(1), Duration::from_secs(1));
-            let place = Place { rank: local_rank, world_size: 4, local_rank, local_world_size, address: "here".into(), port: 1, patience, silence };
-            own_devices(&BackendType::parse_list(names).unwrap(), &place).map(|own| own.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
-        };
-        assert_eq!(of("cuda:2", 1, 2).unwrap(), "cuda:3");
-        assert_eq!(of("cpu", 1, 2).unwrap(), "cpu");
-        assert_eq!(of("cuda:0,cuda:1", 0, 1).unwrap(), "cuda,cuda:1");
-        assert_eq!(of("cuda:0,cuda:1,cuda:2,cuda:3", 1, 2).unwrap(), "cuda:2,cuda:3");
-        let error = of("cpu,cpu,cpu", 0, 2).unwrap_err().to_string();
-        assert_eq!(error, "3 devices for 2 processes of a host: name as many for each");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Slot {
 /// What an engine was asked, for those of other processes.
 #[derive(Serialize, Deserialize)]
 enum Call {
-    Submit { request: Request, grammar: Option<Grammar> },
+    Submit { request: Box<Request>, grammar: Option<Grammar> },
     Cancel(RequestId),
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn follow(mut engine: Engine, world: &World, limit: impl Fn(&Grammar,
             match call {
                 Call::Submit { mut request, grammar } => {
                     request.constraint = grammar.map(|grammar| limit(&grammar, &request)).transpose()?;
-                    engine.submit(request)?;
+                    engine.submit(*request)?;
                 }
                 Call::Cancel(id) => drop(engine.cancel(id)),
             }
@@ -263,7 +263,7 @@ impl State {
         let mut ids = Vec::new();
         for (index, request) in requests.into_iter().enumerate() {
             let (prompt_tokens, max_tokens) = (request.prompt.len(), request.max_tokens);
-            let call = self.world.is_some().then(|| Call::Submit { request: request.clone(), grammar: grammar.clone() });
+            let call = self.world.is_some().then(|| Call::Submit { request: Box::new(request.clone()), grammar: grammar.clone() });
             match self.engine.submit(request) {
                 Ok(id) => {
                     self.calls.extend(call);

@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 
 use elinvar_core::{Device, DeviceProperties, Error, MemoryInfo, NullBackend, Result};
 use elinvar_cpu::CpuBackend;
+use elinvar_group::Place;
 
 pub use cuda::cuda_compiler;
 use opened::Opened;
@@ -57,6 +58,35 @@ impl BackendType {
         match std::env::var("ELINVAR_DEVICE") {
             Ok(name) if !name.is_empty() && name != "auto" => name.parse().map(Some).map_err(|e: Error| e.context("ELINVAR_DEVICE")),
             _ => Ok(None),
+        }
+    }
+
+    /// The devices of one of several processes, of those that are named for its host: its share of several, of one GPU the one that lies as far behind as the
+    /// process; if none is named, the best there are.
+    ///
+    /// # Errors
+    /// Several that the processes of the host cannot share.
+    pub fn of_process(named: &[Self], place: &Place) -> Result<Vec<Self>> {
+        let Place { local_rank, local_world_size, .. } = *place;
+        let own = |backend: Self| match backend {
+            Self::Cuda(ordinal) => Self::Cuda(ordinal + local_rank),
+            Self::Metal(ordinal) => Self::Metal(ordinal + local_rank),
+            Self::Cpu | Self::MetalSim | Self::Null => backend,
+        };
+        match named {
+            [] => {
+                let best = [Self::Metal(0), Self::Cuda(0)].into_iter().find(|backend| backend.is_available());
+                Ok(vec![own(best.unwrap_or(Self::Cpu))])
+            }
+            [one] => Ok(vec![own(*one)]),
+            several if several.len().is_multiple_of(local_world_size) => {
+                let share = several.len() / local_world_size;
+                Ok(several[local_rank * share..][..share].to_vec())
+            }
+            several => {
+                let count = several.len();
+                Err(Error::invalid_argument(format!("{count} devices for {local_world_size} processes of a host: name as many for each")))
+            }
         }
     }
 
@@ -170,7 +200,25 @@ pub fn devices() -> Vec<DeviceReport> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn the_devices_of_a_host_are_shared_by_its_processes() {
+        let of = |names: &str, local_rank, local_world_size| {
+            let (patience, silence) = (Duration::from_secs(1), Duration::from_secs(1));
+            let place = Place { rank: local_rank, world_size: 4, local_rank, local_world_size, address: "here".into(), port: 1, patience, silence };
+            let own = BackendType::of_process(&BackendType::parse_list(names).unwrap(), &place);
+            own.map(|own| own.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(of("cuda:2", 1, 2).unwrap(), "cuda:3");
+        assert_eq!(of("cpu", 1, 2).unwrap(), "cpu");
+        assert_eq!(of("cuda:0,cuda:1", 0, 1).unwrap(), "cuda,cuda:1");
+        assert_eq!(of("cuda:0,cuda:1,cuda:2,cuda:3", 1, 2).unwrap(), "cuda:2,cuda:3");
+        let error = of("cpu,cpu,cpu", 0, 2).unwrap_err().to_string();
+        assert_eq!(error, "3 devices for 2 processes of a host: name as many for each");
+    }
 
     #[test]
     fn devices_are_found_by_name() {
