@@ -64,6 +64,13 @@ impl Executor {
     }
 
     /// The processes that the executor spans, if there are several.
+    ///
+    /// ```
+    /// # use elinvar::{BackendType, Executor};
+    /// let executor = Executor::group(&[BackendType::Cpu; 2])?;
+    /// assert!(executor.world().is_none());
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
     pub fn world(&self) -> Option<&World> {
         self.group.as_ref().and_then(Group::world)
     }
