@@ -40,7 +40,7 @@ fn every_command_that_computes_takes_several_devices() {
     let commands = [
         ("generate", strict("generate ROMEO: -n 6 --seed 3")),
         ("logits", strict("logits --tokens 1,5,9 --output OUT")),
-        ("perplexity", strict(&format!("perplexity --file {readme} --context 64"))),
+        ("perplexity", strict(&format!("perplexity --file {readme} --context 64 --windows 4"))),
         ("train", strict(&train)),
         ("test", strict(&format!("lora test --data {recipes} --adapter-path {} --json", adapter.display()))),
         ("fuse", strict(&format!("lora fuse --adapter-path {} --save-path OUT", adapter.display()))),
