@@ -10,7 +10,8 @@ use crate::world;
 /// Where to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim; on several: cuda:0,cuda:1 [default: auto;
+    /// Run on this device: auto, metal, cuda (metal:1, cuda:1 for the second GPU), cpu, metal-sim; on several: cuda:0,cuda:1; each process that torchrun starts has
+    /// one [default: auto;
     /// ELINVAR_DEVICE overrides auto; ELINVAR_SIMD=baseline, avx2 or avx512 limits the cpu's vector instructions]
     #[arg(long, visible_alias = "devices", default_value = "auto", hide_default_value = true)]
     pub(crate) device: String,

@@ -78,10 +78,10 @@ impl Backend for GroupBackend {
 
     fn memory(&self) -> MemoryInfo {
         // The processes of a host share its memory, and have GPUs of their own.
-        let processes = match (self.group.world(), self.properties().kind) {
-            (Some(world), DeviceKind::Cpu) => world.place().local_world_size,
-            _ => 1,
-        };
+        let processes = self.group.world().map_or(1, |world| match self.properties().kind {
+            DeviceKind::Cpu | DeviceKind::MetalSim => world.place().local_world_size,
+            DeviceKind::Cuda | DeviceKind::Metal | DeviceKind::Null => 1,
+        });
         let of_rank = self.group.places().into_iter().map(|(device, ranks)| {
             let (MemoryInfo { total, available }, sharers) = (device.memory(), ranks.len() * processes);
             MemoryInfo { total: total / sharers, available: available / sharers }

@@ -39,6 +39,8 @@ pub(super) struct Message {
 pub(super) struct Mail {
     state: Mutex<State>,
     came: Condvar,
+    /// The number of this process.
+    here: usize,
     /// After so long without a word a process counts as lost.
     silence: Duration,
 }
@@ -78,7 +80,7 @@ impl Notes {
 }
 
 impl Mail {
-    pub(super) fn new(processes: usize, silence: Duration) -> Self {
+    pub(super) fn new(here: usize, processes: usize, silence: Duration) -> Self {
         let state = State {
             messages: (0..processes).map(|_| VecDeque::new()).collect(),
             ended: vec![false; processes],
@@ -88,7 +90,7 @@ impl Mail {
             on_failure: Vec::new(),
             ending: 0,
         };
-        Self { state: Mutex::new(state), came: Condvar::new(), silence }
+        Self { state: Mutex::new(state), came: Condvar::new(), here, silence }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,7 +124,8 @@ impl Mail {
 
     /// Notes something of this process.
     pub(super) fn note(&self, what: u64) {
-        let differing = self.state().notes.iter_mut().position(|notes| !notes.add(what, true));
+        let here = self.here;
+        let differing = self.state().notes.iter_mut().enumerate().position(|(process, notes)| process != here && !notes.add(what, true));
         differing.into_iter().for_each(|process| self.contradict(process));
     }
 
@@ -132,12 +135,12 @@ impl Mail {
     }
 
     /// Waits a while until all others have ended, or one failed and what is to be done then is done.
-    pub(super) fn wait_for_ends(&self, here: usize) {
+    pub(super) fn wait_for_ends(&self) {
         let deadline = Instant::now() + self.silence;
         let mut state = self.state();
         let is_awaited = |state: &State| match state.failure {
             Some(_) => state.ending > 0,
-            None => state.ended.iter().enumerate().any(|(process, ended)| process != here && !ended),
+            None => state.ended.iter().enumerate().any(|(process, ended)| process != self.here && !ended),
         };
         while is_awaited(&state) && Instant::now() < deadline {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -147,6 +150,12 @@ impl Mail {
 
     pub(super) fn check(&self) -> Result<()> {
         self.state().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Notes that only one of two processes has made so far.
+    #[cfg(test)]
+    pub(super) fn pending_notes(&self) -> usize {
+        self.state().notes.iter().map(|notes| notes.waiting.len()).sum()
     }
 
     pub(super) fn has_ended(&self, process: usize) -> bool {

@@ -45,7 +45,7 @@ impl World {
     /// The port is in use, a process does not come in time, two have one rank, or they run different versions.
     pub fn join(place: Place) -> Result<Self> {
         let streams = meeting::meet(&place)?;
-        let (silence, mail) = (place.silence, Arc::new(Mail::new(streams.len(), place.silence)));
+        let (silence, mail) = (place.silence, Arc::new(Mail::new(place.rank, streams.len(), place.silence)));
         let links = streams.into_iter().enumerate().map(|(process, stream)| stream.map(|stream| Link::new(process, stream, &mail)).transpose());
         let links = links.collect::<Result<_>>()?;
         let joined = Arc::new(Joined { place, links, mail, exchanges: Mutex::default() });
@@ -163,7 +163,7 @@ impl World {
 impl Joined {
     fn end(&self, reason: Option<&str>) {
         self.links.iter().flatten().for_each(|link| link.end(reason));
-        self.mail.wait_for_ends(self.place.rank);
+        self.mail.wait_for_ends();
     }
 }
 

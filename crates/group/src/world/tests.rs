@@ -85,6 +85,16 @@ fn notes_that_differ_are_noticed_without_waiting() {
 }
 
 #[test]
+fn notes_that_all_have_made_are_forgotten() {
+    let pending = run(3, |world| {
+        (0..100).for_each(|number| world.note(number).unwrap());
+        world.all_gather(&[]).unwrap();
+        world.0.mail.pending_notes()
+    });
+    assert_eq!(pending, [0; 3]);
+}
+
+#[test]
 fn a_process_that_ends_is_an_error_of_all_that_wait_for_it() {
     let found = run(3, |world| match world.place().rank {
         1 => None,
