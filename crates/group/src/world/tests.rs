@@ -22,16 +22,21 @@ fn place(rank: usize, world_size: usize, port: u16) -> Place {
         address: "127.0.0.1".into(),
         port,
         patience: Duration::from_secs(30),
-        silence: Duration::from_millis(800),
+        silence: Duration::from_secs(8),
     }
 }
 
 /// What each of so many processes does.
 fn run<T: Send + 'static>(count: usize, work: impl Fn(World) -> T + Clone + Send + 'static) -> Vec<T> {
+    run_with(count, |place| place, work)
+}
+
+/// The same of processes at other places.
+fn run_with<T: Send + 'static>(count: usize, at: impl Fn(Place) -> Place, work: impl Fn(World) -> T + Clone + Send + 'static) -> Vec<T> {
     let port = port();
     let threads = (0..count).map(|rank| {
-        let work = work.clone();
-        thread::spawn(move || work(World::join(place(rank, count, port)).unwrap()))
+        let (work, place) = (work.clone(), at(place(rank, count, port)));
+        thread::spawn(move || work(World::join(place).unwrap()))
     });
     threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
 }
@@ -119,7 +124,8 @@ fn an_error_of_a_process_is_an_error_of_all() {
 #[test]
 fn a_process_that_is_killed_or_silent_is_noticed_by_those_that_ask_nothing_of_it() {
     for (is_killed, wanted) in [(true, "process 1 ended without a word"), (false, "nothing came from process 1 for 0.8 s")] {
-        let found = run(3, move |world| {
+        let soon = |place| Place { silence: Duration::from_millis(800), ..place };
+        let found = run_with(3, soon, move |world| {
             if world.place().rank == 1 {
                 // A process that is stopped holds its connections, and says nothing.
                 let held = world.0.links.iter().flatten().map(|link| if is_killed { link.cut() } else { std::mem::forget(link.hold()) });
@@ -171,6 +177,6 @@ fn whatever_else_looks_at_the_port_is_left_alone() {
         }
     };
     std::io::Write::write_all(&mut stranger, b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let second = World::join(place(1, 2, port)).unwrap();
-    assert_eq!((second.broadcast(&[]).unwrap(), first.join().unwrap()), (b"here".to_vec(), b"here".to_vec()));
+    let heard = World::join(place(1, 2, port)).unwrap().broadcast(&[]).unwrap();
+    assert_eq!((heard, first.join().unwrap()), (b"here".to_vec(), b"here".to_vec()));
 }
