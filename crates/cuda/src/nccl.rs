@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
+    path::PathBuf,
     ptr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -48,11 +49,12 @@ impl Nccl {
     /// The library, which is loaded once.
     fn find() -> Result<&'static Self> {
         static FOUND: OnceLock<Result<Nccl>> = OnceLock::new();
-        FOUND.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+        FOUND.get_or_init(|| Self::load(libraries::candidates("nccl", &["2"]))).as_ref().map_err(Clone::clone)
     }
 
-    fn load() -> Result<Self> {
-        for candidate in libraries::candidates("nccl", &["2"]) {
+    /// The first of these files that is the library.
+    fn load(candidates: Vec<PathBuf>) -> Result<Self> {
+        for candidate in candidates {
             // SAFETY: the initialisers of NVIDIA's library have no conditions.
             let Ok(library) = (unsafe { Library::new(candidate) }) else { continue };
             let functions = Functions::of(&library);
@@ -153,5 +155,16 @@ impl elinvar_core::Joined for Communicator {
             // SAFETY: the handle was in use until now; what waits in it ends.
             unsafe { (self.nccl.functions.abort)(raw) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_library_is_passed_over_and_a_missing_one_named_with_its_remedy() {
+        let error = Nccl::load(vec!["/dev/null".into(), env!("CARGO_MANIFEST_DIR").into()]).err().unwrap();
+        assert!(error.is_device_unavailable() && error.to_string().contains("libnccl.so.2 was not found: pip install nvidia-nccl-cu13"), "{error}");
     }
 }
