@@ -315,7 +315,7 @@ impl Link {
     /// Says that this process lives, unless something is being sent, which says it, too.
     fn beat(&self) {
         if let Ok(mut stream) = self.stream.try_lock() {
-            // What fails here is noticed by who listens.
+            // What fails here is noticed by the thread that listens.
             write(&mut stream, BEAT, [0; 2], &[]).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! How processes find each other: all tell the first where they listen, and it tells all.
+//! How processes find each other: all report to the first where they listen, and it sends all of that to each.
 //!
 //! A connection begins with a line, `elinvar VERSION RANK WORLD_SIZE PORT`; the first process answers `yes ADDRESS…`, of processes 1, 2, …, or `no REASON`.
 

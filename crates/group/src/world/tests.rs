@@ -147,7 +147,7 @@ fn a_process_that_is_killed_or_silent_is_noticed_by_those_that_ask_nothing_of_it
 }
 
 #[test]
-fn who_cannot_meet_is_told_what_to_do() {
+fn processes_that_cannot_meet_say_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let used = refused(vec![place(0, 2, taken.local_addr().unwrap().port())]);
     assert!(used[0].contains("set MASTER_PORT to a free port for all processes"), "{used:?}");
