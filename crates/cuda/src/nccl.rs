@@ -110,7 +110,7 @@ impl Communicator {
         let names = peers.all_gather(&name.0.map(|byte| byte as u8))?;
         let first = names.first().and_then(|name| <[u8; 128]>::try_from(&name[..]).ok());
         let name = Name(first.ok_or_else(|| Error::internal("the name of a communicator has another size"))?.map(|byte| byte as c_char));
-        // Joining waits for the others, who may end instead.
+        // Joining waits for the others, which may end instead.
         let (sender, joined) = mpsc::channel();
         let context = context.clone();
         let join = move || {

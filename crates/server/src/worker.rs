@@ -192,7 +192,7 @@ struct State {
 
 impl State {
     /// Has the engines of other processes do before the next step what this one did.
-    fn tell(&mut self) -> Result<()> {
+    fn share_calls(&mut self) -> Result<()> {
         let Some(world) = &self.world else { return Ok(()) };
         let calls = serde_json::to_vec(&std::mem::take(&mut self.calls)).map_err(|e| Error::internal(format!("calls cannot be written: {e}")))?;
         world.broadcast(&calls).map(drop)
@@ -208,7 +208,7 @@ impl State {
                 self.apply(command);
             }
             if !self.engine.is_idle() {
-                if let Err(error) = self.tell() {
+                if let Err(error) = self.share_calls() {
                     tracing::error!("{error}");
                     let requests: Vec<_> = self.active.keys().copied().collect();
                     return requests.into_iter().for_each(|request| self.end(request, Event::Failed(error.clone())));

@@ -60,9 +60,9 @@ fn host(place: &Place, deadline: Instant, streams: &mut [Option<TcpStream>]) -> 
         Err(error) => format!("no {error}"),
     };
     for stream in streams.iter_mut().flatten() {
-        let told = tell(stream, &answer);
+        let sent = send_line(stream, &answer);
         if refused.is_ok() {
-            told.map_err(|e| lost(&e))?;
+            sent.map_err(|e| lost(&e))?;
         }
     }
     refused
@@ -74,9 +74,9 @@ fn visit(place: &Place, deadline: Instant, streams: &mut [Option<TcpStream>]) ->
     let here = first.local_addr().map_err(|e| lost(&e))?.ip();
     let listener = TcpListener::bind((here, 0)).map_err(|e| io_error(format!("cannot listen on {here} for the other processes"), e))?;
     let port = listener.local_addr().map_err(|e| lost(&e))?.port();
-    tell(&mut first, &hello(place, port)).map_err(|e| lost(&e))?;
+    send_line(&mut first, &hello(place, port)).map_err(|e| lost(&e))?;
     // The first process answers when all have come.
-    let line = hear(&mut first, deadline + ANSWER).map_err(|e| io_error("process 0 did not answer: its own message says why".into(), e))?;
+    let line = read_line(&mut first, deadline + ANSWER).map_err(|e| io_error("process 0 did not answer: its own message says why".into(), e))?;
     let addresses = match line.split_once(' ') {
         Some(("yes", addresses)) => addresses,
         Some(("no", reason)) => return Err(Error::invalid_argument(reason)),
@@ -86,7 +86,7 @@ fn visit(place: &Place, deadline: Instant, streams: &mut [Option<TcpStream>]) ->
     for (rank, address) in (1..place.rank).zip(addresses.split(' ')) {
         let mut stream =
             TcpStream::connect(address).map_err(|e| io_error(format!("process {} does not reach process {rank} at {address}", place.rank), e))?;
-        tell(&mut stream, &hello(place, 0)).map_err(|e| lost(&e))?;
+        send_line(&mut stream, &hello(place, 0)).map_err(|e| lost(&e))?;
         streams[rank] = Some(stream);
     }
     gather(&listener, place, place.rank + 1, deadline + ANSWER, &mut |guest| {
@@ -132,7 +132,7 @@ fn welcome(mut stream: TcpStream, place: &Place) -> Result<Option<Guest>> {
     if stream.set_nonblocking(false).is_err() {
         return Ok(None);
     }
-    let Ok(line) = hear(&mut stream, Instant::now() + ANSWER) else { return Ok(None) };
+    let Ok(line) = read_line(&mut stream, Instant::now() + ANSWER) else { return Ok(None) };
     let ["elinvar", version, rank, size, port] = line.split(' ').collect::<Vec<_>>()[..] else { return Ok(None) };
     let (Ok(rank), Ok(port)) = (rank.parse::<usize>(), port.parse()) else { return Ok(None) };
     if version != VERSION {
@@ -196,14 +196,14 @@ fn hello(place: &Place, port: u16) -> String {
     format!("elinvar {VERSION} {} {} {port}", place.rank, place.world_size)
 }
 
-fn tell(stream: &mut TcpStream, line: &str) -> io::Result<()> {
+fn send_line(stream: &mut TcpStream, line: &str) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(ANSWER))?;
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
 /// A line, and not a byte of what follows.
-fn hear(stream: &mut TcpStream, deadline: Instant) -> io::Result<String> {
+fn read_line(stream: &mut TcpStream, deadline: Instant) -> io::Result<String> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now()).max(PAUSE);

@@ -25,7 +25,7 @@ const BROADCAST: u64 = 1;
 
 /// The processes of a job, as one of them sees them: all run the same program on the same input, and make the same calls in the same order. Clones are the same.
 ///
-/// Another process is to run only what this one runs: connections are not encrypted, and any program that reaches the port can take part. Use a private network.
+/// Connections are neither encrypted nor authenticated, and any program that reaches the port can take part: use a private network.
 #[derive(Clone)]
 pub struct World(Arc<Joined>);
 
