@@ -68,6 +68,18 @@ fn several_processes_give_what_one_does_and_the_first_prints_it() {
 }
 
 #[test]
+fn a_measure_of_a_text_and_its_embedding_are_those_of_one_process() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let encoder = super::embed::model("processes-encoder");
+    let perplexity = ["perplexity", "--file", readme.to_str().unwrap(), "--context", "64", "--windows", "2"];
+    for arguments in [&perplexity[..], &["embed", "--model", encoder.to_str().unwrap(), "w1"]] {
+        let (expected, outputs) = (alone(arguments), run(arguments, 2));
+        assert!(outputs.iter().all(|output| output.status.success()), "{:?}", outputs.iter().map(error).collect::<Vec<_>>());
+        assert!(!expected.stdout.is_empty() && outputs[0].stdout == expected.stdout && outputs[1].stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn several_processes_write_the_files_that_one_does_and_go_on_with_a_training() {
     let (folder, root) = (folder("processes-files"), Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     let recipes = root.join("examples/recipes");

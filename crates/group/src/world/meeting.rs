@@ -231,5 +231,5 @@ fn io_error(what: String, error: io::Error) -> Error {
 }
 
 fn lost(error: &io::Error) -> Error {
-    Error::device_lost(format!("a process went away while all met: {error}"))
+    Error::device_lost(format!("a process went away while all met: {error}; its own message may say why, start all processes again"))
 }
