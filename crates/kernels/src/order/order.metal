@@ -186,6 +186,15 @@ struct RowReader {
             slots[i] = i < left ? widen(row[(k + i) * stride]) : other;
         }
     }
+
+    // The same of a row of whole eights, less than 2^32 elements, from a multiple of eight on.
+    void load_whole(uint k, float other, thread float (&slots)[SLOTS]) const {
+        if (wide && k < uint(n)) {
+            load_wide(row + k, slots);
+        } else {
+            load(k, other, slots);
+        }
+    }
 };
 
 // The same for writing.

@@ -291,7 +291,7 @@ template <typename N, uint ROWS>
     uint lane [[thread_index_in_simdgroup]])
 {
     const ulong row = min(ulong(group), p.m - 1);
-    store_normalised(x + row * 32 * p.chunks, norm, p, threads, simdgroup, lane, partial, StoredRow<ROWS>(stored, p, group));
+    store_normalised<0>(x + row * 32 * p.chunks, norm, p, threads, simdgroup, lane, partial, StoredRow<ROWS>(stored, p, group));
 }
 
 // Eight chunks of COLUMNS rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets; for SUMS of all or of half of

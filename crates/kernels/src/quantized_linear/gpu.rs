@@ -40,6 +40,8 @@ const SIMDGROUPS: usize = 8;
 const THREADS: usize = 32 * SIMDGROUPS;
 /// Threads of a threadgroup that normalises a row and makes integers of it, at most.
 const NORMALISING: usize = 512;
+/// Elements of a row from which simdgroups share it as a whole.
+const SPREAD: usize = 256;
 /// Rows of x that share what is unpacked of a weight.
 const ROWS: usize = 4;
 /// Simdgroups that share a row of x on a unit where they keep it, in one threadgroup or several.
@@ -141,8 +143,9 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let lanes = if kept && columns == 1 && chunks.is_multiple_of(16) && 2 * tiles_of(4) <= AT_ONCE * units { 16 } else { 8 };
     let tiles = tiles_of(32 / lanes);
     // Where threadgroups keep the row, no more of them than run at once. On an H200 one to a unit, which makes the row's integers once, is faster than two,
-    // but not where rows are normalised for layers that are not gated.
-    let is_alone = kept && device.features().is_some_and(|_: &CudaFeatures| true) && (operator.gated || operator.epsilon.is_none());
+    // but not for layers that are not gated where its threads have less than eight elements each to normalise.
+    let is_filled = operator.gated || operator.epsilon.is_none() || k >= 8 * 32 * AT_ONCE;
+    let is_alone = kept && is_filled && device.features().is_some_and(|_: &CudaFeatures| true);
     let (simdgroups, grid) = match (is_alone, kept) {
         (true, _) => (AT_ONCE, tiles.min(units)),
         (false, true) => (SIMDGROUPS, tiles.div_ceil(SIMDGROUPS).min(AT_ONCE / SIMDGROUPS * units)),
@@ -153,6 +156,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
     let key = key.with("lanes", lanes as u32).with("simdgroups", simdgroups as u32);
+    let key = key.with("sharing", if source == 2 && k >= SPREAD { order::row_threads(k) as u32 } else { 0 });
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
     let grid = Extent::linear(groups(grid * m.div_ceil(rows))?);
     let memory = if kept { shared } else { order::PARTIALS };

@@ -1,7 +1,7 @@
 // Linear layers of one input. Memory and order: mod.rs.
 
 // Where the integers of x come from, once the launches ahead have ended: device memory; or a single row, kept in threadgroup memory, 1 as it is, 2 normalised.
-template <uint SOURCE, typename T, typename N, uint SIMDGROUPS>
+template <uint SOURCE, typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source {
     typedef StoredIntegers Type;
 
@@ -11,8 +11,8 @@ struct Source {
     }
 };
 
-template <typename T, typename N, uint SIMDGROUPS>
-struct Source<1, T, N, SIMDGROUPS> {
+template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
+struct Source<1, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N*, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
@@ -26,7 +26,7 @@ struct Source<1, T, N, SIMDGROUPS> {
             float kept[KEPT][SLOTS];
 #pragma unroll
             for (uint v = 0; v < KEPT; ++v) {
-                row.load(k + v * STRIDE, 0.0f, kept[v]);
+                row.load_whole(k + v * STRIDE, 0.0f, kept[v]);
             }
 #pragma unroll
             for (uint v = 0; v < KEPT; ++v) {
@@ -41,29 +41,36 @@ struct Source<1, T, N, SIMDGROUPS> {
 };
 
 // Stores a row that a threadgroup normalises, once the launches ahead have ended: eight elements of each thread at a time. The row is read twice, so that it takes
-// few registers: for its sum, by the threads that share it, and a piece by each. `memory` holds a float for each simdgroup.
-template <typename T, typename N, typename To>
+// few registers: for its sum, by the COUNT threads that share it (zero: as many as the order says), and a piece by each. `memory` holds a float for each simdgroup.
+template <uint COUNT, typename T, typename N, typename To>
 inline void store_normalised(device const T* x, device const N* weight, constant Params& p, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
     const uint n = 32 * uint(p.chunks);
-    const RowThread t = row_thread(n, 0, threads, simdgroup, lane);
-    // A simdgroup that shares the row with none sums it for itself.
-    const RowReader<T> row(x, 1, n), summed(x, 1, t.count <= 32 || t.row == 0 ? n : 0);
+    RowThread t = row_thread(n, 0, threads, simdgroup, lane);
+    if (COUNT > 0) {
+        t = {(32 * simdgroup + lane) / COUNT, (32 * simdgroup + lane) % COUNT, COUNT, lane, simdgroup};
+    }
+    const RowReader<T> row(x, 1, n);
     const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
     uint k = SLOTS * (32 * simdgroup + lane);
     float values[SLOTS], weights[SLOTS];
-    factors.load(k, 1.0f, weights);
+    factors.load_whole(k, 1.0f, weights);
     await_launches();
-    row.load(k, 0.0f, values);
-    float kept[KEPT][SLOTS];
+    row.load_whole(k, 0.0f, values);
+    float accumulators[SLOTS] = {};
+    // A simdgroup that shares the row with none sums it for itself.
+    if (t.count <= 32 || t.row == 0) {
+        float kept[KEPT][SLOTS];
 #pragma unroll
-    for (uint v = 0; v < KEPT; ++v) {
-        summed.load(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+        for (uint v = 0; v < KEPT; ++v) {
+            row.load_whole(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+        }
+        add_squares(kept, accumulators);
     }
-    const float scale = norm_scale(kept, n, p.epsilon, t, memory);
+    const float scale = norm_scale(accumulators, n, p.epsilon, t, memory);
     for (uint first = 0; first < n; first += SLOTS * threads) {
         if (first > 0) {
-            row.load(k, 0.0f, values);
-            factors.load(k, 1.0f, weights);
+            row.load_whole(k, 0.0f, values);
+            factors.load_whole(k, 1.0f, weights);
         }
         for (uint i = 0; i < SLOTS; ++i) {
             values[i] = values[i] * scale * weights[i];
@@ -73,13 +80,13 @@ inline void store_normalised(device const T* x, device const N* weight, constant
     }
 }
 
-template <typename T, typename N, uint SIMDGROUPS>
-struct Source<2, T, N, SIMDGROUPS> {
+template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
+struct Source<2, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
         const SharedIntegers shared(memory + 32, uint(p.chunks));
-        store_normalised(x, weight, p, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
+        store_normalised<COUNT>(x, weight, p, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }
@@ -155,7 +162,7 @@ struct Tile<1, T, C, ROWS, 2, LANES> {
 };
 
 // Compiled for more threads than a threadgroup has, so that registers are left for two of them on a unit.
-template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint LANES, uint SIMDGROUPS>
+template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint LANES, uint SIMDGROUPS, uint COUNT>
 [[kernel, max_total_threads_per_threadgroup(512)]] void quantized_linear(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
@@ -177,7 +184,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Tile<GATED, T, C, ROWS, COLUMNS, LANES> Part;
-    typedef typename Source<SOURCE, T, N, SIMDGROUPS>::Type X;
+    typedef typename Source<SOURCE, T, N, SIMDGROUPS, COUNT>::Type X;
     // Those that have the same weights are neighbours, so that they read them from the caches.
     const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, group = index / row_tiles, groups = count / row_tiles;
     const uint row = index % row_tiles * ROWS, chunks = uint(p.chunks), tiles = uint(p.tiles);
@@ -192,7 +199,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
         rows = Part(layers, number, lane).rows(p);
         tile.start(rows, chunks, lane);
     }
-    const X integers = Source<SOURCE, T, N, SIMDGROUPS>::of(x, norm, p, simdgroup, lane, memory);
+    const X integers = Source<SOURCE, T, N, SIMDGROUPS, COUNT>::of(x, norm, p, simdgroup, lane, memory);
     while (number < tiles) {
         const Part part(layers, number, lane);
         number += step;

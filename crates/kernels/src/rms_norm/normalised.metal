@@ -1,12 +1,15 @@
-// What a row's elements are multiplied with, for every thread, in the order of rms_norm.metal; `kept` are a thread's visits. `partial` holds a float for
-// each simdgroup.
-inline float norm_scale(thread const float (&kept)[KEPT][SLOTS], uint n, float epsilon, RowThread t, threadgroup float* partial) {
-    float accumulators[SLOTS] = {};
+// Adds the squares of a thread's visits to its accumulators.
+inline void add_squares(thread const float (&kept)[KEPT][SLOTS], thread float (&accumulators)[SLOTS]) {
     for (uint v = 0; v < KEPT; ++v) {
         for (uint i = 0; i < SLOTS; ++i) {
             accumulators[i] = fma(kept[v][i], kept[v][i], accumulators[i]);
         }
     }
+}
+
+// What a row's elements are multiplied with, for every thread, in the order of rms_norm.metal, from the sums of squares. `partial` holds a float for each
+// simdgroup.
+inline float norm_scale(thread const float (&accumulators)[SLOTS], uint n, float epsilon, RowThread t, threadgroup float* partial) {
     return 1.0f / sqrt(combine_row<Add>(accumulators, t, partial) / float(n) + epsilon);
 }
 
@@ -34,7 +37,9 @@ struct NormalisedRow {
         await_launches();
         float factors[KEPT][SLOTS];
         Visits<float>(RowReader<float>(x, 1, n), place(0), stride).elements(0.0f, kept);
-        const float scale = norm_scale(kept, n, epsilon, t, partial);
+        float accumulators[SLOTS] = {};
+        add_squares(kept, accumulators);
+        const float scale = norm_scale(accumulators, n, epsilon, t, partial);
         norm.elements(0.0f, factors);
         for (uint v = 0; v < KEPT; ++v) {
             for (uint i = 0; i < SLOTS; ++i) {
