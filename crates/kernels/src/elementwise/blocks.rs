@@ -227,6 +227,11 @@ pub(crate) fn map1<A: Element, Y: Element>(a: Strided<'_, A>, y: &mut [Y], body:
     drive([a.bytes], bytes(y), false, &|[a], y| body(bytemuck::cast_slice(a), bytemuck::cast_slice_mut(y)));
 }
 
+/// The same of work that memory alone bounds.
+pub(crate) fn map1_light<A: Element, Y: Element>(a: Strided<'_, A>, y: &mut [Y], body: &(dyn Fn(&[A], &mut [Y]) + Sync)) {
+    drive([a.bytes], bytes(y), true, &|[a], y| body(bytemuck::cast_slice(a), bytemuck::cast_slice_mut(y)));
+}
+
 /// `body(a, b, y)` for every block of a row-major output.
 pub(crate) fn map2<A: Element, B: Element, Y: Element>(a: Strided<'_, A>, b: Strided<'_, B>, y: &mut [Y], body: fn(&[A], &[B], &mut [Y])) {
     drive([a.bytes, b.bytes], bytes(y), true, &|[a, b], y| body(bytemuck::cast_slice(a), bytemuck::cast_slice(b), bytemuck::cast_slice_mut(y)));

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::{UnaryParams, operands::AT};
 use crate::{
     elementwise::{
-        blocks::{Strided, map1},
+        blocks::{Strided, map1, map1_light},
         halves,
     },
     float::{Float, as_f32, as_f32_mut},
@@ -117,15 +117,53 @@ fn run<F: WithScalar<T>, T: Element>(arguments: &mut HostArguments<'_>) -> Resul
 fn run_float<F: WithScalar<f32>, T: Float>(arguments: &mut HostArguments<'_>) -> Result<()> {
     let UnaryParams { space, x, scalar, .. } = arguments.params()?;
     let x = Strided::new(&space, &x, arguments.input::<T>(AT.x)?)?;
-    map1(x, arguments.output::<T>(AT.y)?, &|x, y| {
-        let done = packets::<F, T>(x, y);
-        let (x, y) = (&x[done..], &mut y[done..]);
-        if let (Some(x), Some(y)) = (as_f32(x), as_f32_mut(y)) {
-            return block::<F, f32>(x, y, scalar);
-        }
-        halves::map([x], y, &|[x], y| block::<F, f32>(x, y, scalar));
-    });
+    let y = arguments.output::<T>(AT.y)?;
+    match of_all::<F, T>(y.len(), scalar) {
+        Some(all) => map1_light(x, y, &|x, y| all.values(x, y)),
+        None => map1(x, y, &|x, y| values::<F, T>(x, y, scalar)),
+    }
     Ok(())
+}
+
+fn values<F: WithScalar<f32>, T: Float>(x: &[T], y: &mut [T], scalar: f32) {
+    let done = packets::<F, T>(x, y);
+    let (x, y) = (&x[done..], &mut y[done..]);
+    if let (Some(x), Some(y)) = (as_f32(x), as_f32_mut(y)) {
+        return block::<F, f32>(x, y, scalar);
+    }
+    halves::map([x], y, &|[x], y| block::<F, f32>(x, y, scalar));
+}
+
+/// A function's values for all elements of 16 bits, by their bits.
+struct OfAll(Box<[u16; ALL]>);
+
+const ALL: usize = 1 << 16;
+
+/// Elements for each of a table's from which it pays to make one.
+const EACH: usize = 16;
+
+/// The values of a long function where many are wanted and a processor looks them up in less time than it computes them: one without AVX-512.
+fn of_all<F: WithScalar<f32>, T: Float>(count: usize, scalar: f32) -> Option<OfAll> {
+    let pays = size_of::<T>() == size_of::<u16>() && is_long::<F>() && count >= EACH * ALL && simd::level() < simd::Level::Avx512;
+    pays.then(|| OfAll::new(&|x, y| values::<F, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), scalar)))
+}
+
+fn is_long<F: WithScalar<f32>>() -> bool {
+    F::of_packet(0.0f32).is_some()
+}
+
+impl OfAll {
+    fn new(values: &dyn Fn(&[u16], &mut [u16])) -> Self {
+        let (elements, mut table) = (Box::new(std::array::from_fn::<u16, ALL, _>(|i| i as u16)), Box::new([0; ALL]));
+        values(&*elements, &mut *table);
+        Self(table)
+    }
+
+    fn values<T: Element>(&self, x: &[T], y: &mut [T]) {
+        for (y, x) in bytemuck::cast_slice_mut::<T, u16>(y).iter_mut().zip(bytemuck::cast_slice::<T, u16>(x)) {
+            *y = self.0[usize::from(*x)];
+        }
+    }
 }
 
 simd! {
@@ -150,5 +188,47 @@ simd! {
     /// The first elements, as many as are whole packets: how many.
     fn packets[P]<F: WithScalar<f32>, T: Float>(x: &[T], y: &mut [T]) -> usize {
         in_packets::<P, T, 1>([x], y, &Rounded::<F, T>(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math;
+
+    struct Silu;
+
+    impl Function1<f32> for Silu {
+        fn at(a: f32) -> f32 {
+            math::silu(a)
+        }
+
+        fn of_packet<R: Real>(a: R) -> Option<R> {
+            Some(math::silu(a))
+        }
+    }
+
+    /// Of more elements than a task has, in no order.
+    fn looked_up<T: Float>() {
+        let x: Vec<u16> = (0..3 * ALL as u32 + 5).map(|i| i.wrapping_mul(40_503) as u16).collect();
+        let x: &[T] = bytemuck::cast_slice(&x);
+        let (mut computed, mut found) = (x.to_vec(), x.to_vec());
+        values::<Alone<Silu>, T>(x, &mut computed, 0.0);
+        let all = OfAll::new(&|x, y| values::<Alone<Silu>, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), 0.0));
+        all.values(x, &mut found);
+        assert_eq!(bytemuck::cast_slice::<T, u16>(&found), bytemuck::cast_slice::<T, u16>(&computed));
+    }
+
+    #[test]
+    fn what_is_looked_up_has_the_bits_of_what_is_computed() {
+        looked_up::<f16>();
+        looked_up::<bf16>();
+    }
+
+    #[test]
+    fn only_long_functions_of_many_elements_are_looked_up() {
+        assert!(is_long::<Alone<Silu>>());
+        assert!(of_all::<Alone<Silu>, bf16>(EACH * ALL - 1, 0.0).is_none() && of_all::<Alone<Silu>, f32>(EACH * ALL, 0.0).is_none());
+        assert_eq!(of_all::<Alone<Silu>, bf16>(EACH * ALL, 0.0).is_some(), simd::level() < simd::Level::Avx512);
     }
 }
