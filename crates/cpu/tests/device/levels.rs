@@ -176,6 +176,22 @@ fn strict_operators_have_the_same_bits_at_every_level() {
     });
 }
 
+/// Without AVX-512 many are looked up.
+#[test]
+fn many_16_bit_elements_have_the_bits_of_few() {
+    let few = [DType::F16, DType::BF16].map(|dtype| random(9, dtype, [3, 4099]));
+    at_every_level(|device| {
+        for few in &few {
+            let many = HostTensor::from_f64(few.dtype(), &[3 * 90, 4099], &few.to_f64().repeat(90));
+            let bits = |x: &HostTensor| {
+                let case = Case::new(Unary { op: UnaryOp::Silu }, vec![Some(x.clone())], Bound::EXACT, |_| Vec::new());
+                floats(&run(&case, device, Placement::Odd).unwrap()[0]).into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            assert!(bits(&many) == bits(few).repeat(90), "{}, {:?}", few.dtype(), level());
+        }
+    });
+}
+
 /// Results of 16 MiB and more go past the caches, of which lines are shared by rows of odd length.
 #[test]
 fn large_tensors_have_the_bits_of_small_ones() {

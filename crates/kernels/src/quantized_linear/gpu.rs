@@ -40,7 +40,7 @@ const SIMDGROUPS: usize = 8;
 const THREADS: usize = 32 * SIMDGROUPS;
 /// Threads of a threadgroup that normalises a row and makes integers of it, at most.
 const NORMALISING: usize = 512;
-/// Elements of a row from which simdgroups share it as a whole.
+/// Elements of a row from which whole simdgroups share it.
 const SPREAD: usize = 256;
 /// Rows of x that share what is unpacked of a weight.
 const ROWS: usize = 4;
@@ -143,7 +143,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let lanes = if kept && columns == 1 && chunks.is_multiple_of(16) && 2 * tiles_of(4) <= AT_ONCE * units { 16 } else { 8 };
     let tiles = tiles_of(32 / lanes);
     // Where threadgroups keep the row, no more of them than run at once. On an H200 one to a unit, which makes the row's integers once, is faster than two,
-    // but not for layers that are not gated where its threads have less than eight elements each to normalise.
+    // but not for layers that are not gated where its threads have fewer than eight elements each to normalise.
     let is_filled = operator.gated || operator.epsilon.is_none() || k >= 8 * 32 * AT_ONCE;
     let is_alone = kept && is_filled && device.features().is_some_and(|_: &CudaFeatures| true);
     let (simdgroups, grid) = match (is_alone, kept) {

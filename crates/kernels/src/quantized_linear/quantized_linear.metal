@@ -46,6 +46,7 @@ template <uint COUNT, typename T, typename N, typename To>
 inline void store_normalised(device const T* x, device const N* weight, constant Params& p, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
     const uint n = 32 * uint(p.chunks);
     RowThread t = row_thread(n, 0, threads, simdgroup, lane);
+    // Of more threads than share the row: row_thread of a COUNT knows none.
     if (COUNT > 0) {
         t = {(32 * simdgroup + lane) / COUNT, (32 * simdgroup + lane) % COUNT, COUNT, lane, simdgroup};
     }

@@ -118,8 +118,8 @@ fn run_float<F: WithScalar<f32>, T: Float>(arguments: &mut HostArguments<'_>) ->
     let UnaryParams { space, x, scalar, .. } = arguments.params()?;
     let x = Strided::new(&space, &x, arguments.input::<T>(AT.x)?)?;
     let y = arguments.output::<T>(AT.y)?;
-    match of_all::<F, T>(y.len(), scalar) {
-        Some(all) => map1_light(x, y, &|x, y| all.values(x, y)),
+    match table::<F, T>(y.len(), scalar) {
+        Some(table) => map1_light(x, y, &|x, y| table.look_up(x, y)),
         None => map1(x, y, &|x, y| values::<F, T>(x, y, scalar)),
     }
     Ok(())
@@ -135,31 +135,31 @@ fn values<F: WithScalar<f32>, T: Float>(x: &[T], y: &mut [T], scalar: f32) {
 }
 
 /// A function's values for all elements of 16 bits, by their bits.
-struct OfAll(Box<[u16; ALL]>);
+struct Table(Box<[u16; ENTRIES]>);
 
-const ALL: usize = 1 << 16;
+const ENTRIES: usize = 1 << 16;
 
-/// Elements for each of a table's from which it pays to make one.
+/// Elements for each entry from which it pays to make a table.
 const EACH: usize = 16;
 
-/// The values of a long function where many are wanted and a processor looks them up in less time than it computes them: one without AVX-512.
-fn of_all<F: WithScalar<f32>, T: Float>(count: usize, scalar: f32) -> Option<OfAll> {
-    let pays = size_of::<T>() == size_of::<u16>() && is_long::<F>() && count >= EACH * ALL && simd::level() < simd::Level::Avx512;
-    pays.then(|| OfAll::new(&|x, y| values::<F, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), scalar)))
+/// The table of a long function where many values are wanted and a processor looks them up in less time than it computes them: one without AVX-512.
+fn table<F: WithScalar<f32>, T: Float>(count: usize, scalar: f32) -> Option<Table> {
+    let pays = size_of::<T>() == size_of::<u16>() && is_long::<F>() && count >= EACH * ENTRIES && simd::level() < simd::Level::Avx512;
+    pays.then(|| Table::new(&|x, y| values::<F, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), scalar)))
 }
 
 fn is_long<F: WithScalar<f32>>() -> bool {
     F::of_packet(0.0f32).is_some()
 }
 
-impl OfAll {
+impl Table {
     fn new(values: &dyn Fn(&[u16], &mut [u16])) -> Self {
-        let (elements, mut table) = (Box::new(std::array::from_fn::<u16, ALL, _>(|i| i as u16)), Box::new([0; ALL]));
-        values(&*elements, &mut *table);
-        Self(table)
+        let (elements, mut entries) = (Box::new(std::array::from_fn::<u16, ENTRIES, _>(|i| i as u16)), Box::new([0; ENTRIES]));
+        values(&*elements, &mut *entries);
+        Self(entries)
     }
 
-    fn values<T: Element>(&self, x: &[T], y: &mut [T]) {
+    fn look_up<T: Element>(&self, x: &[T], y: &mut [T]) {
         for (y, x) in bytemuck::cast_slice_mut::<T, u16>(y).iter_mut().zip(bytemuck::cast_slice::<T, u16>(x)) {
             *y = self.0[usize::from(*x)];
         }
@@ -210,12 +210,12 @@ mod tests {
 
     /// Of more elements than a task has, in no order.
     fn looked_up<T: Float>() {
-        let x: Vec<u16> = (0..3 * ALL as u32 + 5).map(|i| i.wrapping_mul(40_503) as u16).collect();
+        let x: Vec<u16> = (0..3 * ENTRIES as u32 + 5).map(|i| i.wrapping_mul(40_503) as u16).collect();
         let x: &[T] = bytemuck::cast_slice(&x);
         let (mut computed, mut found) = (x.to_vec(), x.to_vec());
         values::<Alone<Silu>, T>(x, &mut computed, 0.0);
-        let all = OfAll::new(&|x, y| values::<Alone<Silu>, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), 0.0));
-        all.values(x, &mut found);
+        let table = Table::new(&|x, y| values::<Alone<Silu>, T>(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), 0.0));
+        table.look_up(x, &mut found);
         assert_eq!(bytemuck::cast_slice::<T, u16>(&found), bytemuck::cast_slice::<T, u16>(&computed));
     }
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn only_long_functions_of_many_elements_are_looked_up() {
         assert!(is_long::<Alone<Silu>>());
-        assert!(of_all::<Alone<Silu>, bf16>(EACH * ALL - 1, 0.0).is_none() && of_all::<Alone<Silu>, f32>(EACH * ALL, 0.0).is_none());
-        assert_eq!(of_all::<Alone<Silu>, bf16>(EACH * ALL, 0.0).is_some(), simd::level() < simd::Level::Avx512);
+        assert!(table::<Alone<Silu>, bf16>(EACH * ENTRIES - 1, 0.0).is_none() && table::<Alone<Silu>, f32>(EACH * ENTRIES, 0.0).is_none());
+        assert_eq!(table::<Alone<Silu>, bf16>(EACH * ENTRIES, 0.0).is_some(), simd::level() < simd::Level::Avx512);
     }
 }

@@ -3,7 +3,7 @@
 //! * Floating-point types compute in f32 and round once. NaN stays NaN.
 //! * Integers wrap: `abs` and `neg` of the least value are that value.
 //! * Error: [that of the function](UnaryOp::error), and the rounding of the output.
-//! * Memory: one read, one write. On a CPU without AVX-512 long functions of many 16-bit elements are looked up among the values of all, 128 KiB.
+//! * Memory: one read, one write. On a CPU without AVX-512 long functions of many 16-bit elements are looked up in a table of 128 KiB.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
