@@ -281,6 +281,11 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
         [("attention_decode_fast_f32_f16_width64_cluster8".to_owned(), [8, 1, 2])]
     );
     assert!(in_cluster.scratch.is_empty());
+    let of_four = fast.plan(&few, &fast.infer(&few).unwrap(), &hopper).unwrap();
+    assert_eq!(
+        (&*of_four.launches[0].kernel.key.to_string(), of_four.launches[0].grid.0),
+        ("attention_decode_fast_f32_f16_width64_cluster4", [4, 1, 2])
+    );
     assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");

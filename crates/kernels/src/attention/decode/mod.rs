@@ -19,7 +19,7 @@ use super::{
     blocks::{self, OfTokens, Places},
     gpu, operands as attention,
     scoring::{self, MaskView, ScoreParams, Scoring, View},
-    split::{self, Split, SplitParams},
+    split::{Split, SplitParams, Together},
 };
 use crate::{
     Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
@@ -60,12 +60,12 @@ const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_fl
 /// How tokens' rows are rotated, in CUDA C++.
 pub(super) const ROTATED: [MetalFile; 5] = [MATH, math::METAL, TokenParams::METAL, DecodeParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
-const fn fast(in_cluster: bool) -> [MetalFile; 20] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (split::parts(in_cluster), ROTATED);
+const fn fast(together: Together) -> [MetalFile; 20] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (together.files(), ROTATED);
     [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
 }
-/// Apart and in_cluster.
-const FAST: [&[MetalFile]; 2] = [&fast(false), &fast(true)];
+/// Of each [`Together`], in order.
+const FAST: [&[MetalFile]; 3] = [&fast(Together::ByLaunch), &fast(Together::InFour), &fast(Together::InEight)];
 
 /// Elements of the longest key that the kernel takes.
 const LONGEST: u64 = 256;

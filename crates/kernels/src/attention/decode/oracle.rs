@@ -123,7 +123,7 @@ pub(crate) fn cases() -> Vec<Case> {
     // What a device may compute on matrix units: the first token, tokens at the start and the end of a step of keys, the last of the cache.
     let fast = DecodeAttention { precision: Precision::Fast, ..plain };
     for (i, types) in PAIRS.into_iter().enumerate() {
-        for (keys, positions) in [(600, &[0, 15, 16, 300, 599][..]), (2600, &[16, 2599])] {
+        for (keys, positions) in [(250, &[0, 17, 249][..]), (600, &[0, 15, 16, 300, 599]), (2600, &[16, 2599])] {
             cases.extend(positions.iter().map(|&position| token(Dims::new(8, 2, 1, keys, 64), position, types).case(fast)));
         }
         // So many heads that there are few parts of each one's keys, of which a warp takes several steps, or none.
@@ -143,6 +143,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let window = DecodeAttention { left_window: Some(300), scale: Some(0.5), interleaved: true, ..invariant };
         cases.push(token(Dims::new(4, 1, 1, 2100, 64), 1900, types).case(window));
         cases.push(token(Dims::new(8, 2, 1, 600, 128), 450, types).case(DecodeAttention { output: Some(DType::BF16), ..invariant }));
+        cases.push(token(Dims::new(8, 1, 1, 256, 128), 200, types).case(fast));
         // Several tiles of heads for one of keys, of which a part rotates; a window.
         let many = token(Dims::new(24, 2, 1, 400, 128), 390, types);
         cases.push(Token { rotary: 64, ..many }.case(DecodeAttention { interleaved: i % 2 == 1, ..fast }));

@@ -1,6 +1,5 @@
 // The parts are the thread blocks of a cluster, which put them together themselves: each block some elements of every row, from the shared memory of all.
 
-constexpr int PARTS = 8;
 constexpr int SHARE = WIDTH / PARTS;
 
 typedef Q Result;
@@ -18,8 +17,8 @@ DEVICE void finish(Memory& memory, const Tile& tile, Result* result) {
         put_together<NEWEST>(memory, r, keep_state, [&](int e, float total) { memory.sums[0][r][e] = total; });
     }
     meet();
-    const int r = threadIdx.x / SHARE, e = blockIdx.x * SHARE + threadIdx.x % SHARE;
-    if (r < ROWS && tile.exists(r)) {
+    const int e = blockIdx.x * SHARE + threadIdx.x % SHARE;
+    for (int r = threadIdx.x / SHARE; r < ROWS && tile.exists(r); r += 32 * WARPS / SHARE) {
         float bases[PARTS], sums[PARTS], totals[PARTS];
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {

@@ -16,31 +16,69 @@ use crate::{
 /// The files of all of these kernels.
 const COMMON: [MetalFile; 8] = [NUMBERS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL, SCORING, LAUNCHES];
 
-/// How many warps a thread block has, and what tells the kernels' text.
-macro_rules! warps {
-    ($count:literal) => {
-        ($count, MetalFile { name: "attention/split/warps", text: concat!("constexpr int WARPS = ", $count, ";\n") })
-    };
-}
-/// Those of a cluster, or apart: fewer and larger thread blocks leave less to combine.
-const fn warps(in_cluster: bool) -> (u64, MetalFile) {
-    if in_cluster { warps!(4) } else { warps!(6) }
+/// Who puts together what thread blocks find in their parts of the keys: another launch, or the blocks themselves, a cluster of four or eight.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Together {
+    ByLaunch,
+    InFour,
+    InEight,
 }
 
-/// The files of kernels that work on parts of the keys, before those of one: thread blocks leave what they find to another launch, or a cluster of them
-/// puts it together.
-pub(super) const fn parts(in_cluster: bool) -> [MetalFile; 13] {
-    let [a, b, c, d, e, f, g, h] = COMMON;
-    let (_, warps) = warps(in_cluster);
-    let end = if in_cluster { metal_file!("attention/split/cluster.cu") } else { metal_file!("attention/split/two_pass.cu") };
-    [a, b, c, d, e, f, g, h, CLUSTERS, warps, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), end]
+/// Warps of a thread block, thread blocks of a cluster, and the files of the kernels' text that know them.
+struct Form {
+    warps: u64,
+    cluster: Option<u64>,
+    constants: MetalFile,
+    end: MetalFile,
 }
-const fn split(in_cluster: bool) -> [MetalFile; 15] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = parts(in_cluster);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+
+macro_rules! form {
+    ($warps:literal) => {
+        Form {
+            warps: $warps,
+            cluster: None,
+            constants: MetalFile { name: "attention/split/warps", text: concat!("constexpr int WARPS = ", $warps, ";\n") },
+            end: metal_file!("attention/split/two_pass.cu"),
+        }
+    };
+    ($warps:literal, $cluster:literal) => {
+        Form {
+            warps: $warps,
+            cluster: Some($cluster),
+            constants: MetalFile {
+                name: concat!("attention/split/cluster", $cluster),
+                text: concat!("constexpr int WARPS = ", $warps, ", PARTS = ", $cluster, ";\n"),
+            },
+            end: metal_file!("attention/split/cluster.cu"),
+        }
+    };
 }
-/// Apart and in_cluster.
-const SPLIT: [&[MetalFile]; 2] = [&split(false), &split(true)];
+
+impl Together {
+    /// Fewer and larger thread blocks leave a cluster less to combine.
+    const fn form(self) -> Form {
+        match self {
+            Self::ByLaunch => form!(6),
+            Self::InFour => form!(4, 4),
+            Self::InEight => form!(4, 8),
+        }
+    }
+
+    /// The files of kernels that work on parts of the keys, before those of one.
+    pub(super) const fn files(self) -> [MetalFile; 13] {
+        let ([a, b, c, d, e, f, g, h], form) = (COMMON, self.form());
+        let (step, part) = (metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"));
+        [a, b, c, d, e, f, g, h, CLUSTERS, form.constants, step, part, form.end]
+    }
+
+    const fn split(self) -> [MetalFile; 15] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m] = self.files();
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+    }
+}
+
+/// Of each [`Together`], in order.
+const SPLIT: [&[MetalFile]; 3] = [&Together::ByLaunch.split(), &Together::InFour.split(), &Together::InEight.split()];
 const COMBINE: &[MetalFile] = &{
     let [a, b, c, d, e, f, g, h] = COMMON;
     [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/combine.cu")]
@@ -78,9 +116,8 @@ const STEP: u64 = 16;
 /// Threads that combine, as in combine.cu.
 const COMBINING: u32 = 128;
 
-/// Thread blocks of a cluster, as in cluster.cu; the devices that have clusters; and the most elements of a head's keys that these few take in less time
-/// than many and a second launch (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
-const CLUSTER: u64 = 8;
+/// The devices that have clusters, and the most elements of a head's keys that the few thread blocks of one take in less time than many and a second launch
+/// (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
 const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
 const CLUSTER_ELEMENTS: u64 = 80 << 10;
 
@@ -90,7 +127,7 @@ pub(super) struct Split<'a> {
     inputs: Inputs,
     defines: &'static [(&'static str, &'static str)],
     tiles: u64,
-    in_cluster: bool,
+    together: Together,
     pub(super) block: SplitParams,
 }
 
@@ -99,24 +136,30 @@ impl<'a> Split<'a> {
     pub(super) fn new(params: &'a Params, inputs: Inputs, precision: Precision, device: &DeviceProperties) -> Result<Option<Self>> {
         let s = &params.score;
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
-        let in_cluster = CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS;
-        let is_split = if in_cluster { tiles * heads <= gpu::BUSY } else { gpu::is_split(params, tiles * heads) };
+        // Four blocks take these keys in one step of each warp.
+        let is_of_four = s.keys <= 4 * STEP * Together::InFour.form().warps;
+        let together = match CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS {
+            true if is_of_four => Together::InFour,
+            true => Together::InEight,
+            false => Together::ByLaunch,
+        };
+        let Form { warps, cluster, .. } = together.form();
+        let is_split = if cluster.is_some() { tiles * heads <= gpu::BUSY } else { gpu::is_split(params, tiles * heads) };
         let serves = precision.is_fast() && ARCHITECTURE.is_of(device) && is_plain(params) && is_split;
         let Some(defines) = defines([inputs.q.dtype, inputs.k.dtype, inputs.q.dtype], s.width).filter(|_| serves && tiles * heads > 0) else {
             return Ok(None);
         };
         gpu::check_extents(params, device)?;
-        let (warps, _) = warps(in_cluster);
         let room = RESIDENT / warps * device.compute_units as u64 / (tiles * heads);
-        let parts = if in_cluster { CLUSTER } else { fewest_parts(s.keys, room.max(1), STEP * warps) };
-        Ok(Some(Self { params, inputs, defines, tiles, in_cluster, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
+        let parts = cluster.unwrap_or_else(|| fewest_parts(s.keys, room.max(1), STEP * warps));
+        Ok(Some(Self { params, inputs, defines, tiles, together, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
-    /// The launch of a kernel, of these files apart and in_cluster, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
+    /// The launch of a kernel, of these files for each [`Together`], for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
     /// cluster, the one that combines what it leaves in its last buffer.
     pub(super) fn plan<P: bytemuck::NoUninit>(
         &self,
-        files: [&'static [MetalFile]; 2],
+        files: [&'static [MetalFile]; 3],
         source: CudaSource,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
@@ -125,16 +168,16 @@ impl<'a> Split<'a> {
         let s = &self.params.score;
         let (parts, width, rows) = (u64::from(self.block.parts), s.width, self.params.rows());
         let y = (Parameter::write("y", self.inputs.q.dtype), Argument::Output(0));
-        let left = match self.in_cluster {
-            true => y.clone(),
-            false => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
+        let Form { warps, cluster, .. } = self.together.form();
+        let left = match cluster {
+            Some(_) => y.clone(),
+            None => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
         };
-        let (warps, _) = warps(self.in_cluster);
         let own = 16 * 32 * (width / 32) + 4 * (warps * ROWS * (2 + width + 4) + ROWS + width);
-        let source = CudaSource { files: files[usize::from(self.in_cluster)], ..source };
+        let source = CudaSource { files: files[self.together as usize], ..source };
         let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(own as usize + memory);
         let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), Extent::linear(32 * warps as u32));
-        if self.in_cluster {
+        if cluster.is_some() {
             return split.into();
         }
         let found = (Parameter::read("found", DType::F32), Argument::Scratch(0));
@@ -147,13 +190,13 @@ impl<'a> Split<'a> {
 
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
-        let architecture = if self.in_cluster { CLUSTERED } else { ARCHITECTURE };
+        let architecture = if self.together.form().cluster.is_some() { CLUSTERED } else { ARCHITECTURE };
         CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
         let key = KernelKey::new(source.entry, &[self.inputs.q.dtype, self.inputs.k.dtype]).with("width", self.params.score.width as u32);
-        let key = if self.in_cluster { key.with("cluster", CLUSTER as u32) } else { key };
+        let key = self.together.form().cluster.into_iter().fold(key, |key, cluster| key.with("cluster", cluster as u32));
         Launch::on_cuda(key, CudaForm::Source(source), params, buffers)
     }
 }
