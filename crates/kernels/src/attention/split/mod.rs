@@ -16,7 +16,7 @@ use crate::{
 /// The files of all of these kernels.
 const COMMON: [MetalFile; 8] = [NUMBERS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL, SplitParams::METAL, SCORING, LAUNCHES];
 
-/// Who puts together what thread blocks find in their parts of the keys: another launch, or the blocks themselves, a cluster of four or eight.
+/// What puts the results of the parts of the keys together: another launch, or their thread blocks themselves, a cluster of four or eight.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Together {
     ByLaunch,
