@@ -16,7 +16,7 @@ mod world;
 
 use std::sync::Arc;
 
-use elinvar_core::{Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, Pipeline, RawBuffer, Result};
+use elinvar_core::{Binding, Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, Pipeline, RawBuffer, Result};
 use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
 
 pub use backend::GroupBackend;
@@ -125,6 +125,11 @@ impl Group {
     /// A result of the device of a rank of this process: an error names the rank, unless all are on one device.
     fn named<T>(&self, rank: usize, result: Result<T>) -> Result<T> {
         if self.0.inboxes.is_empty() && self.0.world.is_none() { result } else { named(self.first_rank() + rank, result) }
+    }
+
+    /// The inboxes of all ranks, as one of them reaches them.
+    fn inboxes(&self, rank: usize) -> Result<Vec<Binding>> {
+        self.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes())).collect()
     }
 
     /// The devices of this process, each once, and its ranks on it.

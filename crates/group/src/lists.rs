@@ -8,7 +8,7 @@ use std::{
 use elinvar_core::{Binding, Buffer, Command, CommandList, DType, Device, Dispatch, Error, ListBuilder, Result};
 use elinvar_kernels::{
     Launch, Plan,
-    collective::{Collective, CollectiveParams},
+    collective::{Collective, CollectiveParams, Push},
     encode,
 };
 
@@ -90,7 +90,14 @@ fn run(group: &Group, commands: &CommandList) -> Result<Run> {
     if largest > 0 {
         making.landings = making.places.iter().map(|(device, _)| device.allocate_dedicated(largest)).collect::<Result<_>>()?;
     }
-    commands.commands().iter().try_for_each(|command| making.add(command))?;
+    let mut commands = commands.commands();
+    while let Some((command, next)) = commands.split_first() {
+        let both = making.push(command, next.first())?;
+        if !both {
+            making.add(command)?;
+        }
+        commands = if both { &next[1..] } else { next };
+    }
     Ok(Run { last: making.finish(), exchanges: making.exchanges, meets: making.meets })
 }
 
@@ -131,6 +138,38 @@ impl Making<'_> {
         Ok(())
     }
 
+    /// Adds a launch that pushes its results and what waits for those of others, in place of a launch and what gathers its results. Whether it could.
+    fn push(&mut self, command: &Command, next: Option<&Command>) -> Result<bool> {
+        let (Command::Dispatch(launch), Some(Command::Dispatch(gathering)), false) = (command, next, self.group.0.inboxes.is_empty()) else {
+            return Ok(false);
+        };
+        let (Some(Prepared::Kernel(pipelines)), Some(Prepared::Collective(Collective::AllGather))) =
+            (launch.pipeline.state(), gathering.pipeline.state())
+        else {
+            return Ok(false);
+        };
+        let Operands { params, from, to, .. } = Operands::of(gathering)?;
+        // What a launch reads is read until it ends.
+        let is_free = !launch.bindings.iter().flatten().any(|binding| binding.overlaps(to));
+        let gives = |result: &Binding| result.overlaps(from) && (result.offset(), result.bytes()) == (from.offset(), from.bytes());
+        if !is_free || Push::of(launch).is_none_or(|(result, width)| !gives(result) || width != params.width) {
+            return Ok(false);
+        }
+        let (ranks, blocks) = (self.group.ranks(), launch.grid.threadgroups(launch.threadgroup).iter().product());
+        for (place, ((device, own), list)) in self.places.iter().zip(&mut self.lists).enumerate() {
+            for &rank in own {
+                let push = Push { width: params.width, rank: rank as u32, ranks: ranks as u32 };
+                let bindings = launch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
+                let mut launch = Dispatch { pipeline: pipelines[place].clone(), bindings: bindings.collect::<Result<_>>()?, ..launch.clone() };
+                let inboxes = self.group.inboxes(rank)?;
+                push.to(&mut launch, inboxes.clone(), wholes(device, to, rank, ranks)?);
+                list.dispatch(launch, device.properties())?;
+                launched(push.awaited(blocks), inboxes.into_iter().map(Some).collect(), of_rank(to, rank)?, device, list)?;
+            }
+        }
+        Ok(true)
+    }
+
     fn own_part(&mut self, &Operands { params, dtype, from, to }: &Operands<'_>) -> Result<()> {
         let (count, first) = (self.group.ranks(), self.group.first_rank());
         for ((device, ranks), list) in self.places.iter().zip(&mut self.lists) {
@@ -154,12 +193,8 @@ impl Making<'_> {
                 continue;
             }
             for &rank in ranks {
-                let inboxes = self.group.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes()));
-                let wholes = (0..count).map(|other| match of_rank(to, other)? {
-                    own if other == rank => Ok(own),
-                    whole => device.adopt_peer(whole.buffer())?.bind(whole.offset(), whole.bytes()),
-                });
-                let from = [of_rank(from, rank)].into_iter().chain(inboxes).chain(wholes).map(|binding| binding.map(Some)).collect::<Result<_>>()?;
+                let (part, inboxes, wholes) = (of_rank(from, rank)?, self.group.inboxes(rank)?, wholes(device, to, rank, count)?);
+                let from = [part].into_iter().chain(inboxes).chain(wholes).map(Some).collect();
                 launched(params.among_peers(dtype, count, rank)?, from, of_rank(to, rank)?, device, list)?;
             }
         }
@@ -199,6 +234,15 @@ impl Making<'_> {
         }
         Ok(())
     }
+}
+
+/// What is gathered on all ranks, as one of them reaches it.
+fn wholes(device: &Device, to: &Binding, rank: usize, ranks: usize) -> Result<Vec<Binding>> {
+    let whole = |other| match of_rank(to, other)? {
+        own if other == rank => Ok(own),
+        whole => device.adopt_peer(whole.buffer())?.bind(whole.offset(), whole.bytes()),
+    };
+    (0..ranks).map(whole).collect()
 }
 
 /// What a collective is given.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elinvar_core::{Binding, Buffer, CommandList, Device, Error, ListBuilder, Result};
-use elinvar_kernels::{encode as encode_plan, plan_for};
+use elinvar_kernels::{collective::AllGather, encode as encode_plan, plan_for};
 
 use super::{
     node::{Graph, Node},
@@ -26,15 +26,19 @@ pub(super) fn encode(
 ) -> Result<Arc<CommandList>> {
     let given: Vec<_> = memories.iter().map(|memory| memory.as_ref()?.buffer().cloned()).collect();
     let free = workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.buffers.clone());
-    let mut memory = Memory { device, buffers: given.clone(), free, is_shared: workspace.is_some() };
+    let mut memory = Memory { device, buffers: given.clone(), free, kept: Vec::new(), is_shared: workspace.is_some() };
     memory.buffers.resize(graph.wanted.len(), None);
     let last_uses = last_uses(graph);
     let mut list = ListBuilder::new();
     for (index, node) in graph.nodes.iter().enumerate() {
-        memory.commands(graph, node, &mut list).map_err(|error| error.context(node.described()))?;
+        let mut unused = memory.commands(graph, node, &mut list).map_err(|error| error.context(node.described()))?;
         for value in last_uses[index].iter().filter(|value| !graph.wanted[**value]) {
-            memory.free.extend(memory.buffers[*value].take());
+            unused.extend(memory.buffers[*value].take());
         }
+        memory.free.append(&mut memory.kept);
+        // A launch whose results are gathered may write what is gathered while it reads what it is given.
+        let is_gathered = graph.nodes.get(index + 1).is_some_and(|next| next.operator::<AllGather>().is_some());
+        if is_gathered { &mut memory.kept } else { &mut memory.free }.extend(unused);
     }
     let mut free = memory.free;
     for ((memory, given), buffer) in memories.iter().zip(given).zip(memory.buffers) {
@@ -71,15 +75,18 @@ struct Memory<'a> {
     buffers: Vec<Option<Buffer>>,
     /// What transient values had.
     free: Vec<Buffer>,
+    /// What is free after the next node.
+    kept: Vec<Buffer>,
     /// Whether other recordings have the same memory.
     is_shared: bool,
 }
 
 impl Memory<'_> {
-    /// Adds what a node does.
-    fn commands(&mut self, graph: &Graph, node: &Node, list: &mut ListBuilder) -> Result<()> {
+    /// Adds what a node does. Gives the temporary memory of that.
+    fn commands(&mut self, graph: &Graph, node: &Node, list: &mut ListBuilder) -> Result<Vec<Buffer>> {
         let inputs =
             node.inputs.iter().map(|operand| operand.as_ref().map(|operand| self.binding(operand)).transpose()).collect::<Result<Vec<_>>>()?;
+        let mut temporaries = Vec::new();
         match &node.action {
             Action::Operator(operator) => {
                 let infos: Vec<_> = node.inputs.iter().map(|operand| operand.map(|operand| operand.seen())).collect();
@@ -92,13 +99,11 @@ impl Memory<'_> {
                     });
                 }
                 let plan = plan_for(&**operator, &infos, &types, self.device)?;
-                let mut temporaries = Vec::new();
                 encode_plan(&plan, &inputs, &targets, self.device, list, |bytes| {
                     let buffer = self.transient(bytes)?;
                     temporaries.push(buffer.clone());
                     Ok(buffer)
                 })?;
-                self.free.extend(temporaries);
             }
             Action::Dispatch { make, outputs, .. } => {
                 let mut bindings = inputs;
@@ -111,7 +116,7 @@ impl Memory<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(temporaries)
     }
 
     fn binding(&self, operand: &Operand) -> Result<Binding> {

@@ -119,8 +119,27 @@ DEVICE void send_rows(Place place, const ELEMENT* x) {
 
 DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
 
-// Any tile, by way of shared memory.
-DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainProduct& p, const Tile& tile, u32 height, const void* up_bias, const float* residual) {
+// Whether it is so for all of them.
+DEVICE bool agree(bool is_so) {
+    u32 all;
+    asm volatile("{\n.reg .pred one, all;\nsetp.ne.u32 one, %1, 0;\nbar.red.and.pred all, 1, %2, one;\nselp.u32 %0, 1, 0, all;\n}"
+                 : "=r"(all)
+                 : "r"(u32(is_so)), "n"(COMPUTERS)
+                 : "memory");
+    return all != 0;
+}
+
+// Any tile, by way of shared memory; PUSHES: to the peers, too.
+template <bool PUSHES>
+DEVICE void store_tile(
+    const float (&sums)[4 * EIGHTS],
+    float* all,
+    const ChainProduct& p,
+    const Tile& tile,
+    u32 height,
+    const void* up_bias,
+    const float* residual,
+    const Peers& peers) {
     constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
     const u32 count = u32(p.m);
     meet_computers();
@@ -146,7 +165,11 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], float* all, const ChainP
             if (gated) {
                 value = gate(value, p.present & 2 ? x[height] + load_as(up_bias, p.bias, column) : x[height]);
             }
-            store_result(p, layer.y, place, residual ? residual[place] + value : value);
+            value = residual ? residual[place] + value : value;
+            store_result(p, layer.y, place, value);
+            if (PUSHES) {
+                push_result(p, peers, row, column, value);
+            }
         }
     }
 }
@@ -233,8 +256,13 @@ DEVICE void load_held(u64 (&held)[COUNT], const u32* own, bool exists, u32 first
     }
 }
 
-DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual) {
+DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual, const Peers& peers) {
     const ChainProduct& p = place.p;
+    const bool pushes = peers.exist();
+    bool has_room = false;
+    if (pushes && blockIdx.x == 0) {
+        peers.announce(threadIdx.x);
+    }
     const u32 row = threadIdx.x / 4;
     const bool exists = row < p.m;
     const u32* const own = reinterpret_cast<const u32*>(rows + (exists ? row : 0) * p.k) + threadIdx.x % 4;
@@ -285,12 +313,22 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         if (ahead) {
             addends.add_to(sums);
         }
-        // By way of shared memory all threads take part in the gates of few rows.
-        if (whole && (height == COLUMNS || p.m > 32)) {
-            store_eights(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
-        } else {
-            store_tile(sums, all, p, tile, height, layers[1].bias, residual);
+        if (pushes && index == blockIdx.x) {
+            has_room = agree(peers.await_room(threadIdx.x));
         }
+        const float* const other = ahead ? nullptr : residual;
+        // By way of shared memory all threads take part in the gates of few rows.
+        if (has_room) {
+            store_tile<true>(sums, all, p, tile, height, layers[1].bias, other, peers);
+        } else if (whole && (height == COLUMNS || p.m > 32)) {
+            store_eights(sums, p, tile, height < COLUMNS, other);
+        } else {
+            store_tile<false>(sums, all, p, tile, height, layers[1].bias, other, peers);
+        }
+    }
+    if (pushes) {
+        meet_computers();
+        peers.count(threadIdx.x);
     }
 }
 
@@ -307,8 +345,11 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     float* y1,
     float* y2,
     const void* norm,
+    OF_RANKS(Inbox*, inbox),
+    OF_RANKS(unsigned char*, whole),
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
+    const Peers peers = {LIST_OF_RANKS(inbox), LIST_OF_RANKS(whole), p.push};
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + COMING + ATOM - 1) / ATOM * ATOM;
     // What senders decode, barriers, the ring, the sums of a tile, and rows that are held.
@@ -327,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     admit_launches();
     if (threadIdx.x < COMPUTERS) {
         await_launches();
-        compute(place, all, rows, layers, height, residual);
+        compute(place, all, rows, layers, height, residual, peers);
     } else if (threadIdx.x >= COMPUTERS + SENDERS) {
         if (HELD && p.sharing > 0) {
             // Behind the barriers.

@@ -1,9 +1,9 @@
 // Products of any number of rows: a tile has 128, 64 for each of two warpgroups. A thread sends for pieces of k. The thread blocks of a cluster have the same rows
-// of matrices: each sends for some of them, to both.
+// of matrices: each sends for some of them, to both. Where ranks of a group gather the results, three warps push them.
 //
 // Macro beside those of tiles.cu: CLUSTER (thread blocks of one, 1 or 2).
 
-constexpr u32 COMPUTERS = 256, GROUP = 128, BLOCK = 128;
+constexpr u32 COMPUTERS = 256, GROUP = 128, PUSHERS = GROUP - 32, BLOCK = 128;
 // Registers of a thread: of 168, those that send leave some to those that compute.
 constexpr u32 TO_SEND = 40, TO_COMPUTE = 232;
 // Maps of a thread block: of the matrices, and of the rows.
@@ -128,6 +128,65 @@ DEVICE void store_tile(const float (&sums)[4 * EIGHTS], const ChainProduct& p, c
     }
 }
 
+// A tile's results are there, those of the one before pushed: for the threads that compute and those that push.
+DEVICE void meet_pushers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS + PUSHERS) : "memory"); }
+
+// Results of a tile that this thread block has stored, in units of T, to all ranks.
+template <typename T>
+DEVICE void push_tile(const ChainProduct& p, const Tile& tile, u32 height, u32 size, const Peers& peers) {
+    constexpr u32 AHEAD = 2;    // So many that are read before some are written.
+    const u32 rows = tile.row < p.m ? u32(min(u64(BLOCK), p.m - tile.row)) : 0;
+    const u32 units = min(u64(height), tile.layer.n - tile.first) * size / sizeof(T), width = u32(tile.layer.n * size / sizeof(T));
+    const u32 first = tile.first * size / sizeof(T);
+    const T* const from = reinterpret_cast<const T*>(tile.layer.y) + tile.row * width + first;
+    for (u32 start = threadIdx.x - (COMPUTERS + 32); start < rows * units; start += AHEAD * PUSHERS) {
+        T held[AHEAD];
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; ++a) {
+            const u32 i = start + a * PUSHERS;
+            if (i < rows * units) {
+                held[a] = from[u64(i / units) * width + i % units];
+            }
+        }
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; ++a) {
+            const u32 i = start + a * PUSHERS;
+            const u64 place = ((tile.row + i / units) * p.push.ranks + p.push.rank) * width + first + i % units;
+#pragma unroll
+            for (u32 rank = 0; rank < RANKS; ++rank) {
+                if (i < rows * units && rank < p.push.ranks) {
+                    reinterpret_cast<T*>(peers.wholes[rank])[place] = held[a];
+                }
+            }
+        }
+    }
+}
+
+// By the threads that push: tiles, while the next ones are multiplied.
+DEVICE void push_tiles(const Layer (&layers)[3], const ChainProduct& p, u32 height, const Peers& peers) {
+    const u32 thread = threadIdx.x - (COMPUTERS + 32), size = p.present & ROUNDED ? sizeof(ELEMENT) : sizeof(float);
+    if (blockIdx.x == 0) {
+        peers.announce(thread);
+    }
+    // Each warp asks.
+    const bool has_room = __all_sync(~0u, peers.await_room(thread % 32));
+    const bool wide = layers[0].n * size % 16 == 0 && height * size % 16 == 0 && (u64(layers[0].y) | u64(peers.own(peers.wholes))) % 16 == 0;
+    for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
+        const Tile tile(p, layers, index, height);
+        meet_pushers();
+        if (!has_room) {
+        } else if (wide) {
+            push_tile<uint4>(p, tile, height, size, peers);
+        } else if (size == sizeof(float)) {
+            push_tile<float>(p, tile, height, size, peers);
+        } else {
+            push_tile<unsigned short>(p, tile, height, size, peers);
+        }
+    }
+    asm volatile("bar.sync 2, %0;" ::"n"(PUSHERS) : "memory");
+    peers.count(thread);
+}
+
 DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p, u32 height, const float* residual) {
     const u32 group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP;
     const auto release = [&](u32 barrier) {
@@ -164,6 +223,9 @@ DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p
         } else {
             store_tile(sums, p, tile, height < COLUMNS, layers[1].bias, residual);
         }
+        if (p.push.ranks > 0) {
+            meet_pushers();
+        }
     }
 }
 
@@ -180,8 +242,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     float* y1,
     float* y2,
     unsigned char* all_maps,
+    OF_RANKS(Inbox*, inbox),
+    OF_RANKS(unsigned char*, whole),
     const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
+    const Peers peers = {LIST_OF_RANKS(inbox), LIST_OF_RANKS(whole), p.push};
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
     const Place place = {base, base + ATOM, p.stages, 0, 0};
@@ -202,6 +267,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_SEND));
         if (threadIdx.x >= COMPUTERS + 32) {
+            if (peers.exist()) {
+                push_tiles(layers, p, height, peers);
+            }
         } else if (((u64(w0) | u64(w1) | u64(w2) | u64(x)) & 15) == 0) {
             unsigned char* maps = all_maps + blockIdx.x * 128 * MAPS;
             make_maps(maps, base + ATOM - 128 * MAPS, x, layers, p);

@@ -10,6 +10,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
+    collective::{self, PUSHES, Push},
     cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, VECTORS},
     launch::product_operations,
     math,
@@ -90,6 +91,8 @@ params! {
         /// The type of the norm's weight, and what is added to the mean of the squares.
         pub norm: u32,
         pub epsilon: f32,
+        /// What is pushed to the ranks of a group.
+        pub push: Push,
     }
 }
 
@@ -98,9 +101,10 @@ const TILES: MetalFile = metal_file!("chain/tiles.cu");
 const RING: MetalFile = metal_file!("chain/ring.cu");
 const KERNEL: MetalFile = metal_file!("chain/few_rows.cu");
 const KERNEL_OF_MANY: MetalFile = metal_file!("chain/many_rows.cu");
-const fn few_rows(held: &'static str) -> [MetalFile; 12] {
+const fn few_rows(held: &'static str) -> [MetalFile; 15] {
     let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
-    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
+    let [push, inbox, pushes] = PUSHES;
+    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, push, inbox, pushes, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
 }
 /// By whether rows are held.
 const FEW_ROWS: [&[MetalFile]; 2] = [&few_rows("constexpr bool HELD = false;\n"), &few_rows("constexpr bool HELD = true;\n")];
@@ -111,7 +115,8 @@ macro_rules! of_formats {
         const fn decoded(format: Format) -> &'static [MetalFile] {
             match format {
                 $(Format::$format => &[
-                    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, ChainProduct::METAL, TILES, VECTORS, quantized::METAL,
+                    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[0], PUSHES[1], PUSHES[2], ChainProduct::METAL, TILES, VECTORS,
+                    quantized::METAL,
                     MetalFile {
                         name: "chain/format",
                         text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
@@ -126,7 +131,8 @@ macro_rules! of_formats {
 of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
 #[rustfmt::skip]
 const MANY_ROWS: &[MetalFile] = &[
-    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, ChainProduct::METAL, TILES, KERNEL_OF_MANY,
+    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, PUSHES[0], PUSHES[1], PUSHES[2], ChainProduct::METAL, TILES,
+    KERNEL_OF_MANY,
 ];
 
 /// Whether a device has these products for a weight `[n, k]`.
@@ -270,6 +276,7 @@ impl Layers {
             sharing: inside.map_or(0, |_| order::row_threads(k) as u32),
             norm: dtype_code(norm),
             epsilon: inside.map_or(0.0, |norm| norm.epsilon),
+            push: Push { width: if self.gated || self.n[1..] == [0; 2] { self.n[0] as u64 } else { 0 }, rank: 0, ranks: 0 },
         };
         let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
         let (entry, files, defines) = match self.format {
@@ -296,7 +303,11 @@ impl Layers {
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", rows_type), taken)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
-        let product = Launch::on_cuda(key, form, &params, buffers.chain([last])).with_operations(product_operations(&[m, k, self.n.iter().sum()]));
+        let product = Launch::on_cuda(key, form, &params, buffers.chain([last]).chain(collective::memory())).with_operations(product_operations(&[
+            m,
+            k,
+            self.n.iter().sum(),
+        ]));
         let product = product.over(Extent::linear(groups as u32), Extent::linear(if self.format.is_some() { DECODING_THREADS } else { THREADS }));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
         if many {

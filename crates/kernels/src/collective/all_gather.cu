@@ -1,23 +1,6 @@
 // Each rank writes its part to its place in the whole of every rank: for parts of many bytes. A block announces to its peers that this GPU is done with what its
 // whole held before, writes when they have announced the same, and ends when all parts are there.
 
-DEVICE void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
-
-// Waits for a flag; whether it came.
-DEVICE bool is_raised(const u32* flag, u32 to) {
-    const u64 asked = nanoseconds();
-    for (;;) {
-        u32 value;
-        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-        if (int(value - to) >= 0) {
-            return true;
-        }
-        if (nanoseconds() - asked > PATIENCE) {
-            return false;
-        }
-    }
-}
-
 constexpr u32 AHEAD = 4;  // Words that a thread has in flight.
 
 template <typename T>
@@ -79,11 +62,9 @@ __device__ void exchange(const unsigned char* part, unsigned char* const* wholes
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-    all_gather(const unsigned char* part, Inbox* inbox0, Inbox* inbox1, Inbox* inbox2, Inbox* inbox3, Inbox* inbox4, Inbox* inbox5, Inbox* inbox6,
-               Inbox* inbox7, unsigned char* whole0, unsigned char* whole1, unsigned char* whole2, unsigned char* whole3, unsigned char* whole4,
-               unsigned char* whole5, unsigned char* whole6, unsigned char* whole7, const __grid_constant__ GatherParams p, u32* error_flag) {
-    Inbox* const inboxes[RANKS] = {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7};
-    unsigned char* const wholes[RANKS] = {whole0, whole1, whole2, whole3, whole4, whole5, whole6, whole7};
+    all_gather(const unsigned char* part, OF_RANKS(Inbox*, inbox), OF_RANKS(unsigned char*, whole), const __grid_constant__ GatherParams p, u32* error_flag) {
+    Inbox* const inboxes[RANKS] = LIST_OF_RANKS(inbox);
+    unsigned char* const wholes[RANKS] = LIST_OF_RANKS(whole);
     if (p.unit == 16) {
         exchange<uint4>(part, wholes, inboxes, p, error_flag);
     } else if (p.unit == 4) {

@@ -14,9 +14,8 @@ DEVICE uint4 marked(const uint4* from) {
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-    all_gather_words(const u32* part, Inbox* inbox0, Inbox* inbox1, Inbox* inbox2, Inbox* inbox3, Inbox* inbox4, Inbox* inbox5, Inbox* inbox6,
-                     Inbox* inbox7, u32* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
-    Inbox* const inboxes[RANKS] = {inbox0, inbox1, inbox2, inbox3, inbox4, inbox5, inbox6, inbox7};
+    all_gather_words(const u32* part, OF_RANKS(Inbox*, inbox), u32* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
+    Inbox* const inboxes[RANKS] = LIST_OF_RANKS(inbox);
     const u32 block = blockIdx.x, words = u32(p.bytes / 4), width = u32(p.width / 4), at = 2 * (block * blockDim.x + threadIdx.x);
     admit_launches();
     await_launches();

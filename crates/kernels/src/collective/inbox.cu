@@ -17,7 +17,12 @@ struct Inbox {
     u32 counts[2][BLOCKS];
     // The rank of which nothing came, and one; zero as long as none is lost. What is exchanged after that waits for nothing.
     u32 lost;
-    u32 unused[1023 - 2 * BLOCKS];
+    // Of launches that push: those for which a peer has room, a peer's thread blocks that have pushed, launches of this rank, and their thread blocks.
+    u32 room[RANKS];
+    u32 pushed[RANKS];
+    u32 launches;
+    u32 blocks;
+    u32 unused[1021 - 2 * BLOCKS - 2 * RANKS];
     // Words beside the number of their exchange.
     uint4 words[MARKING][2][RANKS][512];
 };
@@ -35,3 +40,24 @@ DEVICE u64 nanoseconds() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
+
+DEVICE void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
+
+// Waits for a flag; whether it came.
+DEVICE bool is_raised(const u32* flag, u32 to) {
+    const u64 asked = nanoseconds();
+    for (;;) {
+        u32 value;
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+        if (int(value - to) >= 0) {
+            return true;
+        }
+        if (nanoseconds() - asked > PATIENCE) {
+            return false;
+        }
+    }
+}
+
+// Parameters of kernels.
+#define OF_RANKS(T, name) T name##0, T name##1, T name##2, T name##3, T name##4, T name##5, T name##6, T name##7
+#define LIST_OF_RANKS(name) {name##0, name##1, name##2, name##3, name##4, name##5, name##6, name##7}

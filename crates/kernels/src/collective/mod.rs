@@ -5,10 +5,13 @@
 //! * Elements move as bits.
 
 mod peers;
+mod push;
 
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Layout, NativeForm, Parameter, Result, Shape};
 
 pub use peers::{INBOX_BYTES, MOST_RANKS};
+pub use push::Push;
+pub(crate) use push::{PUSHES, memory};
 
 use crate::{Argument, Launch, Operator, Plan, TensorInfo, copy, elementwise::storage, signature::operands};
 

@@ -2,7 +2,10 @@
 
 use elinvar_core::{DType, Error, Extent, KernelKey, MetalFile, Parameter, Result};
 
-use super::CollectiveParams;
+use super::{
+    CollectiveParams,
+    push::{AWAITS, WHOLES},
+};
 use crate::{
     Argument, Launch,
     cuda::{CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
@@ -35,7 +38,7 @@ const BLOCKS: usize = 128;
 const MARKING: usize = 64;
 const MARKED: usize = 8 * THREADS;
 
-const INBOX: MetalFile = metal_file!("collective/inbox.cu");
+pub(super) const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
     files: &[NUMBERS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
     entry: "all_gather",
@@ -51,10 +54,16 @@ const WORDS: CudaSource = CudaSource {
     ..SOURCE
 };
 
+/// What ends when the peers have pushed: see [`Push`](super::Push).
+pub(super) const AWAIT: CudaSource =
+    CudaSource { files: &[NUMBERS, LAUNCHES, INBOX, AWAITS[0], AWAITS[1]], entry: "await_pushes", overlaps: true, ..SOURCE };
+
+pub(super) const INBOXES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
+
 type Buffer = (Parameter, Argument);
 
 /// Memory of each rank, the operator's inputs from `first` on.
-fn of_ranks(names: [&'static str; MOST_RANKS], first: usize, ranks: usize) -> impl Iterator<Item = Buffer> {
+pub(super) fn of_ranks(names: [&'static str; MOST_RANKS], first: usize, ranks: usize) -> impl Iterator<Item = Buffer> {
     names.into_iter().enumerate().map(move |(rank, name)| {
         let argument = if rank < ranks { Argument::Input(first + rank) } else { Argument::Absent };
         (Parameter { optional: true, ..Parameter::update(name, DType::U8) }, argument)
@@ -78,7 +87,7 @@ impl CollectiveParams {
         let unit = [16, 4, 1].into_iter().find(|unit| width.is_multiple_of(*unit)).unwrap_or(1);
         let params = GatherParams { bytes: bytes as u64, width: width as u64, rank: rank as u32, ranks: ranks as u32, unit: unit as u64 };
         let part = [(Parameter::read("part", DType::U8), Argument::Input(0))];
-        let inboxes = of_ranks(["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"], 1, ranks);
+        let inboxes = of_ranks(INBOXES, 1, ranks);
         let (source, blocks, buffers): (_, _, Vec<Buffer>) = if width % 4 == 0 && bytes <= MARKING * MARKED {
             let whole = (Parameter::write("whole", DType::U8), Argument::Output(0));
             (WORDS, bytes.div_ceil(MARKED), part.into_iter().chain(inboxes).chain([whole]).collect())
@@ -86,8 +95,7 @@ impl CollectiveParams {
             if u32::try_from(bytes / unit).is_err() {
                 return Err(Error::unsupported(format!("a part of {bytes} bytes in units of {unit}: too many to gather at once")));
             }
-            let mut wholes: Vec<_> =
-                of_ranks(["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"], 1 + ranks, ranks).collect();
+            let mut wholes: Vec<_> = of_ranks(WHOLES, 1 + ranks, ranks).collect();
             wholes[rank].1 = Argument::Output(0);
             (SOURCE, bytes.div_ceil(unit * THREADS).min(BLOCKS), part.into_iter().chain(inboxes).chain(wholes).collect())
         };
