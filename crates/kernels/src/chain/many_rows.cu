@@ -5,7 +5,7 @@
 
 constexpr u32 COMPUTERS = 256, GROUP = 128, PUSHERS = GROUP - 32, BLOCK = 128;
 // Registers of a thread: of 168, those that send leave some to those that compute.
-constexpr u32 TO_SEND = 40, TO_COMPUTE = 232;
+constexpr u32 TO_SEND = 72, TO_COMPUTE = 216;
 // Maps of a thread block: of the matrices, and of the rows.
 constexpr u32 ROW_MAP = 3, MAPS = 4;
 constexpr u32 HALF = EIGHTS / 2 * ATOM, ROWS = BLOCK / 8 * ATOM, STAGE = 2 * HALF + ROWS;
@@ -134,28 +134,33 @@ DEVICE void meet_pushers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS + PU
 // Results of a tile that this thread block has stored, in units of T, to all ranks.
 template <typename T>
 DEVICE void push_tile(const ChainProduct& p, const Tile& tile, u32 height, u32 size, const Peers& peers) {
-    constexpr u32 AHEAD = 2;    // So many that are read before some are written.
-    const u32 rows = tile.row < p.m ? u32(min(u64(BLOCK), p.m - tile.row)) : 0;
-    const u32 units = min(u64(height), tile.layer.n - tile.first) * size / sizeof(T), width = u32(tile.layer.n * size / sizeof(T));
-    const u32 first = tile.first * size / sizeof(T);
-    const T* const from = reinterpret_cast<const T*>(tile.layer.y) + tile.row * width + first;
-    for (u32 start = threadIdx.x - (COMPUTERS + 32); start < rows * units; start += AHEAD * PUSHERS) {
-        T held[AHEAD];
+    constexpr u32 AHEAD = 4;    // So many that are read before some are written.
+    const u32 units = u32(min(u64(height), tile.layer.n - tile.first) * size / sizeof(T)), width = u32(tile.layer.n * size / sizeof(T));
+    const u32 thread = threadIdx.x - (COMPUTERS + 32), each = min(units, PUSHERS), rows = PUSHERS / each;
+    if (thread >= rows * each) {
+        return;
+    }
+    for (u32 unit = thread % each; unit < units; unit += each) {
+        const u32 at = tile.first * size / sizeof(T) + unit;
+        for (u64 first = tile.row + thread / each; first < min(tile.row + BLOCK, p.m); first += AHEAD * rows) {
+            const T* const from = reinterpret_cast<const T*>(tile.layer.y) + first * width + at;
+            const u64 to = (first * p.push.ranks + p.push.rank) * width + at;
+            const u32 count = u32(min(tile.row + BLOCK, p.m) - first + rows - 1) / rows;
+            T held[AHEAD];
 #pragma unroll
-        for (u32 a = 0; a < AHEAD; ++a) {
-            const u32 i = start + a * PUSHERS;
-            if (i < rows * units) {
-                held[a] = from[u64(i / units) * width + i % units];
+            for (u32 a = 0; a < AHEAD; ++a) {
+                if (a < count) {
+                    held[a] = from[a * rows * width];
+                }
             }
-        }
+#pragma unroll 1
+            for (u32 rank = 0; rank < p.push.ranks; ++rank) {
+                T* const whole = reinterpret_cast<T*>(peers.whole(rank)) + to;
 #pragma unroll
-        for (u32 a = 0; a < AHEAD; ++a) {
-            const u32 i = start + a * PUSHERS;
-            const u64 place = ((tile.row + i / units) * p.push.ranks + p.push.rank) * width + first + i % units;
-#pragma unroll
-            for (u32 rank = 0; rank < RANKS; ++rank) {
-                if (i < rows * units && rank < p.push.ranks) {
-                    reinterpret_cast<T*>(peers.wholes[rank])[place] = held[a];
+                for (u32 a = 0; a < AHEAD; ++a) {
+                    if (a < count) {
+                        whole[a * rows * p.push.ranks * width] = held[a];
+                    }
                 }
             }
         }
@@ -170,15 +175,13 @@ DEVICE void push_tiles(const Layer (&layers)[3], const ChainProduct& p, u32 heig
     }
     // Each warp asks.
     const bool has_room = __all_sync(~0u, peers.await_room(thread % 32));
-    const bool wide = layers[0].n * size % 16 == 0 && height * size % 16 == 0 && (u64(layers[0].y) | u64(peers.own(peers.wholes))) % 16 == 0;
+    const bool wide = layers[0].n * size % 16 == 0 && height * size % 16 == 0 && (u64(layers[0].y) | u64(peers.whole(p.push.rank))) % 16 == 0;
     for (u32 index = blockIdx.x; index < p.ends[2] * p.blocks; index += gridDim.x) {
         const Tile tile(p, layers, index, height);
         meet_pushers();
         if (!has_room) {
         } else if (wide) {
             push_tile<uint4>(p, tile, height, size, peers);
-        } else if (size == sizeof(float)) {
-            push_tile<float>(p, tile, height, size, peers);
         } else {
             push_tile<unsigned short>(p, tile, height, size, peers);
         }

@@ -65,7 +65,7 @@ DEVICE void push_result(const ChainProduct& p, const Peers& peers, u64 row, u64 
 #pragma unroll
     for (u32 rank = 0; rank < RANKS; ++rank) {
         if (rank < p.push.ranks) {
-            store_result(p, reinterpret_cast<float*>(peers.wholes[rank]), place, value);
+            store_result(p, reinterpret_cast<float*>(peers.whole(rank)), place, value);
         }
     }
 }

@@ -63,8 +63,8 @@ __device__ void exchange(const unsigned char* part, unsigned char* const* wholes
 
 extern "C" __global__ void __launch_bounds__(512)
     all_gather(const unsigned char* part, OF_RANKS(Inbox*, inbox), OF_RANKS(unsigned char*, whole), const __grid_constant__ GatherParams p, u32* error_flag) {
-    Inbox* const inboxes[RANKS] = LIST_OF_RANKS(inbox);
-    unsigned char* const wholes[RANKS] = LIST_OF_RANKS(whole);
+    Inbox* const inboxes[RANKS] = {LIST_OF_RANKS(inbox)};
+    unsigned char* const wholes[RANKS] = {LIST_OF_RANKS(whole)};
     if (p.unit == 16) {
         exchange<uint4>(part, wholes, inboxes, p, error_flag);
     } else if (p.unit == 4) {

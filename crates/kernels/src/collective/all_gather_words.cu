@@ -15,7 +15,7 @@ DEVICE uint4 marked(const uint4* from) {
 
 extern "C" __global__ void __launch_bounds__(512)
     all_gather_words(const u32* part, OF_RANKS(Inbox*, inbox), u32* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
-    Inbox* const inboxes[RANKS] = LIST_OF_RANKS(inbox);
+    Inbox* const inboxes[RANKS] = {LIST_OF_RANKS(inbox)};
     const u32 block = blockIdx.x, words = u32(p.bytes / 4), width = u32(p.width / 4), at = 2 * (block * blockDim.x + threadIdx.x);
     admit_launches();
     await_launches();

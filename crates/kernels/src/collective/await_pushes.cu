@@ -2,7 +2,7 @@
 
 extern "C" __global__ void __launch_bounds__(32)
     await_pushes(OF_RANKS(Inbox*, inbox), void*, const __grid_constant__ AwaitParams p, u32* error_flag) {
-    Inbox* const inboxes[RANKS] = LIST_OF_RANKS(inbox);
+    Inbox* const inboxes[RANKS] = {LIST_OF_RANKS(inbox)};
     admit_launches();
     await_launches();
     Inbox& own = *inboxes[p.rank];

@@ -60,4 +60,4 @@ DEVICE bool is_raised(const u32* flag, u32 to) {
 
 // Parameters of kernels.
 #define OF_RANKS(T, name) T name##0, T name##1, T name##2, T name##3, T name##4, T name##5, T name##6, T name##7
-#define LIST_OF_RANKS(name) {name##0, name##1, name##2, name##3, name##4, name##5, name##6, name##7}
+#define LIST_OF_RANKS(name) name##0, name##1, name##2, name##3, name##4, name##5, name##6, name##7

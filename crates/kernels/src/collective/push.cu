@@ -4,58 +4,47 @@
 // same, and counts itself with them when its results are there; `await_pushes` ends when all thread blocks of all peers have.
 
 struct Peers {
-    Inbox* inboxes[RANKS];
-    unsigned char* wholes[RANKS];
-    const Push& push;
+    Inbox *inbox0, *inbox1, *inbox2, *inbox3, *inbox4, *inbox5, *inbox6, *inbox7;
+    unsigned char *whole0, *whole1, *whole2, *whole3, *whole4, *whole5, *whole6, *whole7;
+    Push push;
 
     DEVICE bool exist() const { return push.ranks > 0; }
 
-    // What this rank has of those.
-    template <typename T>
-    DEVICE T* own(T* const (&of_ranks)[RANKS]) const {
-        T* own = of_ranks[0];
-#pragma unroll
-        for (u32 rank = 1; rank < RANKS; ++rank) {
-            own = rank == push.rank ? of_ranks[rank] : own;
-        }
-        return own;
+    DEVICE Inbox* inbox(u32 rank) const {
+        return rank == 0 ? inbox0 : rank == 1 ? inbox1 : rank == 2 ? inbox2 : rank == 3 ? inbox3 : rank == 4 ? inbox4 : rank == 5 ? inbox5 : rank == 6 ? inbox6 : inbox7;
     }
-
-    // For the peer of this thread's number, if there is one.
-    template <typename Body>
-    DEVICE void with_peer(u32 thread, const Body& body) const {
-#pragma unroll
-        for (u32 rank = 0; rank < RANKS; ++rank) {
-            if (thread == rank && rank < push.ranks && rank != push.rank) {
-                body(*inboxes[rank]);
-            }
-        }
+    DEVICE unsigned char* whole(u32 rank) const {
+        return rank == 0 ? whole0 : rank == 1 ? whole1 : rank == 2 ? whole2 : rank == 3 ? whole3 : rank == 4 ? whole4 : rank == 5 ? whole5 : rank == 6 ? whole6 : whole7;
     }
+    DEVICE bool is_peer(u32 rank) const { return rank < push.ranks && rank != push.rank; }
 
-    DEVICE u32 number() const { return *const_cast<const volatile u32*>(&own(inboxes)->launches) + 1; }
+    DEVICE u32 number() const { return *const_cast<const volatile u32*>(&inbox(push.rank)->launches) + 1; }
 
+    // To the peer of this thread's number, if there is one.
     DEVICE void announce(u32 thread) const {
-        with_peer(thread, [&](Inbox& peer) { raise(&peer.room[push.rank], number()); });
+        if (is_peer(thread)) {
+            raise(&inbox(thread)->room[push.rank], number());
+        }
     }
 
     // Whether the peer of this thread's number, if there is one, has room.
     DEVICE bool await_room(u32 thread) const {
-        bool has_room = true;
-        with_peer(thread, [&](Inbox&) {
-            Inbox& here = *own(inboxes);
-            has_room = lost_rank(here) == 0 && is_raised(&here.room[thread], number());
-            if (!has_room && lost_rank(here) == 0) {
-                *const_cast<volatile u32*>(&here.lost) = thread + 1;
-            }
-        });
+        if (!is_peer(thread)) {
+            return true;
+        }
+        Inbox& own = *inbox(push.rank);
+        const bool has_room = lost_rank(own) == 0 && is_raised(&own.room[thread], number());
+        if (!has_room && lost_rank(own) == 0) {
+            *const_cast<volatile u32*>(&own.lost) = thread + 1;
+        }
         return has_room;
     }
 
     // After all threads of this block have pushed.
     DEVICE void count(u32 thread) const {
-        with_peer(thread, [&](Inbox& peer) {
+        if (is_peer(thread)) {
             __threadfence_system();
-            asm volatile("red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(&peer.pushed[push.rank]) : "memory");
-        });
+            asm volatile("red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(&inbox(thread)->pushed[push.rank]) : "memory");
+        }
     }
 };
