@@ -18,7 +18,7 @@ use std::{
 
 use elinvar_core::{DType, KernelSource, Metal};
 use elinvar_cuda::Compiler;
-use elinvar_kernels::collective::{CollectiveParams, Push};
+use elinvar_kernels::collective::{CollectiveParams, Push, Pushing};
 use elinvar_kernels::conformance;
 use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
@@ -32,7 +32,7 @@ const WHOLE: u32 = 90;
 
 /// The kernels of every case, those that share a text together.
 fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
-    let (device, mut seen) = (gpu(capability), HashMap::new());
+    let (device, mut seen, mut pushing) = (gpu(capability), HashMap::new(), HashSet::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
     let gathering = [4, 1 << 20].map(|width| CollectiveParams { rows: 2, width }.among_peers(DType::F32, 2, 0).unwrap());
     let awaiting = Push { width: 4, rank: 0, ranks: 2 }.awaited(132);
@@ -50,6 +50,11 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
                 format!("{} {}", form.fast_math, form.text(|file| file.text))
             }
         };
+        if let Some(Pushing { kernel, .. }) = Pushing::of(&launch.kernel, &launch.params)
+            && pushing.insert(kernel.key.operator.clone())
+        {
+            texts.insert(kernel.key.to_string(), vec![kernel]);
+        }
         texts.entry(name).or_default().push(launch.kernel);
     }
     texts.into_values().collect()

@@ -8,7 +8,7 @@ use std::{
 use elinvar_core::{Binding, Buffer, Command, CommandList, DType, Device, Dispatch, Error, ListBuilder, Result};
 use elinvar_kernels::{
     Launch, Plan,
-    collective::{Collective, CollectiveParams, Push},
+    collective::{Collective, CollectiveParams, Push, Pushing},
     encode,
 };
 
@@ -138,31 +138,29 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds a launch that pushes its results and what waits for those of others, in place of a launch and what gathers its results. Whether it could.
+    /// Adds a launch that pushes its results, and what waits for those of others, in place of a launch and what gathers its results. Whether it could.
     fn push(&mut self, command: &Command, next: Option<&Command>) -> Result<bool> {
         let (Command::Dispatch(launch), Some(Command::Dispatch(gathering)), false) = (command, next, self.group.0.inboxes.is_empty()) else {
             return Ok(false);
         };
-        let (Some(Prepared::Kernel(pipelines)), Some(Prepared::Collective(Collective::AllGather))) =
-            (launch.pipeline.state(), gathering.pipeline.state())
-        else {
-            return Ok(false);
-        };
+        let Some(Prepared::Collective(Collective::AllGather)) = gathering.pipeline.state() else { return Ok(false) };
+        let Some(pushing) = Pushing::of(launch.pipeline.source(), &launch.params) else { return Ok(false) };
         let Operands { params, from, to, .. } = Operands::of(gathering)?;
-        // What a launch reads is read until it ends.
-        let is_free = !launch.bindings.iter().flatten().any(|binding| binding.overlaps(to));
-        let gives = |result: &Binding| result.overlaps(from) && (result.offset(), result.bytes()) == (from.offset(), from.bytes());
-        if !is_free || Push::of(launch).is_none_or(|(result, width)| !gives(result) || width != params.width) {
+        let is_gathered = |result: &Binding| result.overlaps(from) && (result.offset(), result.bytes()) == (from.offset(), from.bytes());
+        // It writes what is gathered while it reads what it is given.
+        let is_apart = !launch.bindings.iter().flatten().any(|binding| binding.overlaps(to));
+        if pushing.width != params.width || !pushing.result(launch).is_some_and(is_gathered) || !is_apart {
             return Ok(false);
         }
         let (ranks, blocks) = (self.group.ranks(), launch.grid.threadgroups(launch.threadgroup).iter().product());
-        for (place, ((device, own), list)) in self.places.iter().zip(&mut self.lists).enumerate() {
+        for ((device, own), list) in self.places.iter().zip(&mut self.lists) {
             for &rank in own {
                 let push = Push { width: params.width, rank: rank as u32, ranks: ranks as u32 };
                 let bindings = launch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
-                let mut launch = Dispatch { pipeline: pipelines[place].clone(), bindings: bindings.collect::<Result<_>>()?, ..launch.clone() };
+                let mut launch =
+                    Dispatch { pipeline: device.pipeline(&pushing.kernel)?, bindings: bindings.collect::<Result<_>>()?, ..launch.clone() };
                 let inboxes = self.group.inboxes(rank)?;
-                push.to(&mut launch, inboxes.clone(), wholes(device, to, rank, ranks)?);
+                push.give(&mut launch, &inboxes, &wholes(device, to, rank, ranks)?);
                 list.dispatch(launch, device.properties())?;
                 launched(push.awaited(blocks), inboxes.into_iter().map(Some).collect(), of_rank(to, rank)?, device, list)?;
             }

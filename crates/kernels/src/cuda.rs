@@ -97,6 +97,8 @@ pub struct CudaSource {
     /// What is wrong with an input that the kernel rejects, if it can: it then takes a pointer to the word after the parameter block, as
     /// [`MetalForm::with_error_flag`](elinvar_core::MetalForm::with_error_flag) says.
     pub rejection: Option<&'static str>,
+    /// The files of the same kernel where it pushes its results to the ranks of a group, if it can: see [`Push`](crate::collective::Push).
+    pub pushing: Option<&'static [MetalFile]>,
 }
 
 /// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.

@@ -129,8 +129,8 @@ DEVICE bool agree(bool is_so) {
     return all != 0;
 }
 
-// Any tile, by way of shared memory; PUSHES: to the peers, too.
-template <bool PUSHES>
+// Any tile, by way of shared memory; PUSHED: to the peers, too.
+template <bool PUSHED>
 DEVICE void store_tile(
     const float (&sums)[4 * EIGHTS],
     float* all,
@@ -167,7 +167,7 @@ DEVICE void store_tile(
             }
             value = residual ? residual[place] + value : value;
             store_result(p, layer.y, place, value);
-            if (PUSHES) {
+            if (PUSHED) {
                 push_result(p, peers, row, column, value);
             }
         }
@@ -258,9 +258,8 @@ DEVICE void load_held(u64 (&held)[COUNT], const u32* own, bool exists, u32 first
 
 DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual, const Peers& peers) {
     const ChainProduct& p = place.p;
-    const bool pushes = peers.exist();
     bool has_room = false;
-    if (pushes && blockIdx.x == 0) {
+    if (PUSHES && blockIdx.x == 0) {
         peers.announce(threadIdx.x);
     }
     const u32 row = threadIdx.x / 4;
@@ -313,7 +312,7 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         if (ahead) {
             addends.add_to(sums);
         }
-        if (pushes && index == blockIdx.x) {
+        if (PUSHES && index == blockIdx.x) {
             has_room = agree(peers.await_room(threadIdx.x));
         }
         const float* const other = ahead ? nullptr : residual;
@@ -326,7 +325,7 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
             store_tile<false>(sums, all, p, tile, height, layers[1].bias, other, peers);
         }
     }
-    if (pushes) {
+    if (PUSHES) {
         meet_computers();
         peers.count(threadIdx.x);
     }
@@ -345,11 +344,9 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     float* y1,
     float* y2,
     const void* norm,
-    OF_RANKS(Inbox*, inbox),
-    OF_RANKS(unsigned char*, whole),
-    const __grid_constant__ ChainProduct p) {
+    PEERS_PARAMETERS const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Peers peers = {LIST_OF_RANKS(inbox), LIST_OF_RANKS(whole), p.push};
+    const Peers peers = {PEERS p.push};
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + COMING + ATOM - 1) / ATOM * ATOM;
     // What senders decode, barriers, the ring, the sums of a tile, and rows that are held.

@@ -5,7 +5,7 @@
 
 constexpr u32 COMPUTERS = 256, GROUP = 128, PUSHERS = GROUP - 32, BLOCK = 128;
 // Registers of a thread: of 168, those that send leave some to those that compute.
-constexpr u32 TO_SEND = 72, TO_COMPUTE = 216;
+constexpr u32 TO_SEND = PUSHES ? 72 : 40, TO_COMPUTE = PUSHES ? 216 : 232;
 // Maps of a thread block: of the matrices, and of the rows.
 constexpr u32 ROW_MAP = 3, MAPS = 4;
 constexpr u32 HALF = EIGHTS / 2 * ATOM, ROWS = BLOCK / 8 * ATOM, STAGE = 2 * HALF + ROWS;
@@ -226,7 +226,7 @@ DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p
         } else {
             store_tile(sums, p, tile, height < COLUMNS, layers[1].bias, residual);
         }
-        if (p.push.ranks > 0) {
+        if (PUSHES) {
             meet_pushers();
         }
     }
@@ -245,11 +245,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     float* y1,
     float* y2,
     unsigned char* all_maps,
-    OF_RANKS(Inbox*, inbox),
-    OF_RANKS(unsigned char*, whole),
-    const __grid_constant__ ChainProduct p) {
+    PEERS_PARAMETERS const __grid_constant__ ChainProduct p) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Peers peers = {LIST_OF_RANKS(inbox), LIST_OF_RANKS(whole), p.push};
+    const Peers peers = {PEERS p.push};
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
     const Place place = {base, base + ATOM, p.stages, 0, 0};
@@ -270,7 +268,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_SEND));
         if (threadIdx.x >= COMPUTERS + 32) {
-            if (peers.exist()) {
+            if (PUSHES) {
                 push_tiles(layers, p, height, peers);
             }
         } else if (((u64(w0) | u64(w1) | u64(w2) | u64(x)) & 15) == 0) {

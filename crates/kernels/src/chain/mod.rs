@@ -10,7 +10,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
-    collective::{self, PUSHES, Push},
+    collective::{self, Push},
     cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, VECTORS},
     launch::product_operations,
     math,
@@ -99,41 +99,72 @@ params! {
 const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
 const RING: MetalFile = metal_file!("chain/ring.cu");
+const DECODERS: MetalFile = metal_file!("chain/decoders.cu");
 const KERNEL: MetalFile = metal_file!("chain/few_rows.cu");
 const KERNEL_OF_MANY: MetalFile = metal_file!("chain/many_rows.cu");
-const fn few_rows(held: &'static str) -> [MetalFile; 15] {
+/// The files of a kernel, and of the one that pushes its results to the ranks of a group.
+type Files = (&'static [MetalFile], Option<&'static [MetalFile]>);
+const PUSHES: [MetalFile; 2] =
+    [MetalFile { name: "chain/alone", text: "#define PUSHES 0\n" }, MetalFile { name: "chain/pushes", text: "#define PUSHES 1\n" }];
+
+const fn few_rows(held: &'static str, pushes: usize) -> [MetalFile; 16] {
+    let ([push, inbox, peers], pushes) = (collective::PEERS, PUSHES[pushes]);
     let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
-    let [push, inbox, pushes] = PUSHES;
-    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, push, inbox, pushes, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
+    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, pushes, push, inbox, peers, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
 }
-/// By whether rows are held.
-const FEW_ROWS: [&[MetalFile]; 2] = [&few_rows("constexpr bool HELD = false;\n"), &few_rows("constexpr bool HELD = true;\n")];
+/// The parts of held rows are small: another launch gathers them sooner.
+const HELD_ROWS: Files = (&few_rows("constexpr bool HELD = true;\n", 0), None);
+const FEW_ROWS: Files = (&few_rows("constexpr bool HELD = false;\n", 0), Some(&few_rows("constexpr bool HELD = false;\n", 1)));
 
 /// The same of quantised matrices, of a format.
 macro_rules! of_formats {
     ($($format:ident),*) => {
-        const fn decoded(format: Format) -> &'static [MetalFile] {
+        const fn decoded(format: Format) -> Files {
             match format {
-                $(Format::$format => &[
-                    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[0], PUSHES[1], PUSHES[2], ChainProduct::METAL, TILES, VECTORS,
-                    quantized::METAL,
-                    MetalFile {
-                        name: "chain/format",
-                        text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
-                    },
-                    RING, metal_file!("chain/decoders.cu"), KERNEL,
-                ],)*
+                $(Format::$format => {
+                    const fn files(pushes: usize) -> [MetalFile; 18] {
+                        let [push, inbox, peers] = collective::PEERS;
+                        let format = MetalFile {
+                            name: "chain/format",
+                            text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
+                        };
+                        [
+                            NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes], push, inbox, peers, ChainProduct::METAL, TILES, VECTORS,
+                            quantized::METAL, format, RING, DECODERS, KERNEL,
+                        ]
+                    }
+                    const FILES: Files = (&files(0), Some(&files(1)));
+                    FILES
+                })*
             }
         }
     };
 }
 #[rustfmt::skip]
 of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
-#[rustfmt::skip]
-const MANY_ROWS: &[MetalFile] = &[
-    NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, MAPPED, PUSHES[0], PUSHES[1], PUSHES[2], ChainProduct::METAL, TILES,
-    KERNEL_OF_MANY,
-];
+
+const fn many_rows(pushes: usize) -> [MetalFile; 16] {
+    let ([push, inbox, peers], pushes) = (collective::PEERS, PUSHES[pushes]);
+    [
+        NUMBERS,
+        MATH,
+        math::METAL,
+        LAUNCHES,
+        INSTRUCTIONS,
+        COPIES,
+        CLUSTERS,
+        EIGHTS,
+        MAPPED,
+        pushes,
+        push,
+        inbox,
+        peers,
+        ChainProduct::METAL,
+        TILES,
+        KERNEL_OF_MANY,
+    ]
+}
+const MANY_ROWS: Files = (&many_rows(0), Some(&many_rows(1)));
 
 /// Whether a device has these products for a weight `[n, k]`.
 pub(crate) fn takes(weight: TensorInfo, device: &DeviceProperties) -> bool {
@@ -148,10 +179,6 @@ pub(crate) fn takes_packed(k: usize, device: &DeviceProperties) -> bool {
 }
 
 type Defines = &'static [(&'static str, &'static str)];
-
-fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) -> CudaForm {
-    CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None })
-}
 
 /// Macros of the instances by the type of the weights, another macro, and a tile's rows of weights in eights.
 macro_rules! instances {
@@ -276,17 +303,19 @@ impl Layers {
             sharing: inside.map_or(0, |_| order::row_threads(k) as u32),
             norm: dtype_code(norm),
             epsilon: inside.map_or(0.0, |norm| norm.epsilon),
-            push: Push { width: if self.gated || self.n[1..] == [0; 2] { self.n[0] as u64 } else { 0 }, rank: 0, ranks: 0 },
+            push: Push { width: self.n[0] as u64, rank: 0, ranks: 0 },
         };
         let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
-        let (entry, files, defines) = match self.format {
+        let (name, (files, pushing), defines) = match self.format {
             Some(format) => (format!("chain_few_rows_{format}"), decoded(format), few[eights - 1]),
             None if many => ("chain_many_rows".to_owned(), MANY_ROWS, OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]),
-            None => ("chain_few_rows".to_owned(), FEW_ROWS[usize::from(self.holds())], few[eights - 1]),
+            None => ("chain_few_rows".to_owned(), if self.holds() { HELD_ROWS } else { FEW_ROWS }, few[eights - 1]),
         };
-        let form = source(files, if many { "chain_many_rows" } else { "chain_few_rows" }, defines);
+        let (entry, has_one_result) = (if many { "chain_many_rows" } else { "chain_few_rows" }, self.gated || self.n[1..] == [0; 2]);
+        let pushing = pushing.filter(|_| has_one_result);
+        let source = CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None, pushing };
         let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
-        let key = KernelKey::new(entry, &[rows_type, norm, weight, bias, output])
+        let key = KernelKey::new(name, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)
             .with("panels", panels as u32)
             .with("cluster", cluster as u32)
@@ -303,7 +332,7 @@ impl Layers {
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", rows_type), taken)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
-        let product = Launch::on_cuda(key, form, &params, buffers.chain([last]).chain(collective::memory())).with_operations(product_operations(&[
+        let product = Launch::on_cuda(key, CudaForm::Source(source), &params, buffers.chain([last])).with_operations(product_operations(&[
             m,
             k,
             self.n.iter().sum(),

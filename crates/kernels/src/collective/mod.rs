@@ -10,8 +10,8 @@ mod push;
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Layout, NativeForm, Parameter, Result, Shape};
 
 pub use peers::{INBOX_BYTES, MOST_RANKS};
-pub use push::Push;
-pub(crate) use push::{PUSHES, memory};
+pub(crate) use push::PEERS;
+pub use push::{Push, Pushing};
 
 use crate::{Argument, Launch, Operator, Plan, TensorInfo, copy, elementwise::storage, signature::operands};
 

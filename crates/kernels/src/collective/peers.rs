@@ -46,6 +46,7 @@ const SOURCE: CudaSource = CudaSource {
     architecture: CudaArchitecture::From(70),
     overlaps: false,
     rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
+    pushing: None,
 };
 const WORDS: CudaSource = CudaSource {
     files: &[NUMBERS, LAUNCHES, GatherParams::METAL, INBOX, metal_file!("collective/all_gather_words.cu")],

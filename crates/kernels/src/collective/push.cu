@@ -1,14 +1,18 @@
 // Results that a launch pushes to the ranks that gather them, in place of a launch after it.
 //
+// Macro: PUSHES (whether it does, 0 or 1).
+//
 // The first thread block announces to the peers that this GPU is done with what its whole held before. Each thread block pushes once the peers have announced the
 // same, and counts itself with them when its results are there; `await_pushes` ends when all thread blocks of all peers have.
+
+#if PUSHES
+#define PEERS_PARAMETERS OF_RANKS(Inbox*, inbox), OF_RANKS(unsigned char*, whole),
+#define PEERS LIST_OF_RANKS(inbox), LIST_OF_RANKS(whole),
 
 struct Peers {
     Inbox *inbox0, *inbox1, *inbox2, *inbox3, *inbox4, *inbox5, *inbox6, *inbox7;
     unsigned char *whole0, *whole1, *whole2, *whole3, *whole4, *whole5, *whole6, *whole7;
-    Push push;
-
-    DEVICE bool exist() const { return push.ranks > 0; }
+    const Push& push;
 
     DEVICE Inbox* inbox(u32 rank) const {
         return rank == 0 ? inbox0 : rank == 1 ? inbox1 : rank == 2 ? inbox2 : rank == 3 ? inbox3 : rank == 4 ? inbox4 : rank == 5 ? inbox5 : rank == 6 ? inbox6 : inbox7;
@@ -48,3 +52,16 @@ struct Peers {
         }
     }
 };
+#else
+#define PEERS_PARAMETERS
+#define PEERS
+
+struct Peers {
+    const Push& push;
+
+    DEVICE unsigned char* whole(u32) const { return nullptr; }
+    DEVICE void announce(u32) const {}
+    DEVICE bool await_room(u32) const { return false; }
+    DEVICE void count(u32) const {}
+};
+#endif

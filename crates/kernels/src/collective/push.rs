@@ -1,25 +1,27 @@
 //! Launches that push their results to the ranks that gather them.
 //!
-//! A kernel that can do so has memory of all ranks as its last parameters ([`memory`]), absent where nothing is gathered, and a [`Push`] at the end of its parameter
-//! block. Its text is `push.cu`.
+//! A kernel that can do so has [files](CudaSource::pushing) for it, among them [`PEERS`], and a [`Push`] at the end of its parameter block. Its one result is
+//! called `y0`. Where it pushes, the inboxes and the wholes of all ranks are its last parameters.
 
-use elinvar_core::{Binding, DType, Dispatch, Extent, KernelKey, MetalFile, Parameter};
+use std::sync::Arc;
+
+use elinvar_core::{Binding, DType, Dispatch, Extent, KernelKey, KernelSource, MetalFile, Parameter};
 
 use super::peers::{AWAIT, INBOX, INBOXES, MOST_RANKS, of_ranks};
 use crate::{
     Argument, Launch,
-    cuda::CudaForm,
+    cuda::{CudaForm, CudaSource},
     metal::{metal_file, params},
 };
 
 params! {
     /// What a launch pushes.
     pub struct Push {
-        /// Elements of a row of its only result; zero if it cannot push that.
+        /// Elements of a row of its result.
         pub width: u64,
         /// Its rank.
         pub rank: u32,
-        /// How many ranks gather the result; zero if none does.
+        /// How many ranks gather the result; zero where none does.
         pub ranks: u32,
     }
 }
@@ -33,38 +35,49 @@ params! {
     }
 }
 
-/// The text of kernels that push, ahead of their parameter blocks.
-pub(crate) const PUSHES: [MetalFile; 3] = [Push::METAL, INBOX, metal_file!("collective/push.cu")];
+/// What kernels that push have before their parameter blocks.
+pub(crate) const PEERS: [MetalFile; 3] = [Push::METAL, INBOX, metal_file!("collective/push.cu")];
 pub(super) const AWAITS: [MetalFile; 2] = [AwaitParams::METAL, metal_file!("collective/await_pushes.cu")];
 
 pub(super) const WHOLES: [&str; MOST_RANKS] = ["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"];
 
-/// The last parameters of a kernel that pushes.
-pub(crate) fn memory() -> impl Iterator<Item = (Parameter, Argument)> {
-    of_ranks(INBOXES, 0, 0).chain(of_ranks(WHOLES, 0, 0))
+/// A kernel that pushes its results where another one does not.
+pub struct Pushing {
+    /// The kernel.
+    pub kernel: Arc<KernelSource>,
+    /// Elements of a row of its result.
+    pub width: u64,
+    result: usize,
+}
+
+impl Pushing {
+    /// That of a kernel, for a launch of it with these parameters; none where it cannot push.
+    pub fn of(kernel: &KernelSource, params: &[u8]) -> Option<Self> {
+        let Some(CudaForm::Source(source @ CudaSource { pushing: Some(files), .. })) = kernel.native() else { return None };
+        let push: Push = bytemuck::pod_read_unaligned(params.get(params.len().checked_sub(size_of::<Push>())?..)?);
+        let result = kernel.parameters.iter().position(|parameter| parameter.name == "y0")?;
+        let (inboxes, wholes) = (of_ranks(INBOXES, 0, 0), of_ranks(WHOLES, 0, 0));
+        let parameters = kernel.parameters.iter().cloned().chain(inboxes.chain(wholes).map(|(parameter, _)| parameter)).collect();
+        let native = CudaForm::Source(CudaSource { files, pushing: None, ..*source });
+        let kernel = KernelSource { key: kernel.key.clone().with("pushes", 1u32), parameters, native: Some(Arc::new(native)), ..kernel.clone() };
+        Some(Self { kernel: Arc::new(kernel), width: push.width, result })
+    }
+
+    /// What a launch of it would push.
+    pub fn result<'a>(&self, launch: &'a Dispatch) -> Option<&'a Binding> {
+        launch.bindings.get(self.result)?.as_ref()
+    }
 }
 
 impl Push {
-    /// What a launch could push: a result, and elements of a row of it.
-    pub fn of(launch: &Dispatch) -> Option<(&Binding, u64)> {
-        let push: Self = bytemuck::pod_read_unaligned(launch.params.get(launch.params.len().checked_sub(size_of::<Self>())?..)?);
-        let parameters = &launch.pipeline.source().parameters;
-        let can = parameters.last().is_some_and(|last| last.name == WHOLES[MOST_RANKS - 1]) && push.width > 0;
-        let mut results = parameters.iter().zip(&launch.bindings).filter(|(parameter, _)| parameter.name.starts_with('y'));
-        let result = results.find_map(|(_, binding)| binding.as_ref());
-        result.filter(|_| can).map(|result| (result, push.width))
-    }
-
-    /// The same launch, of a rank that pushes to the `wholes` of all ranks, as it reaches them and their `inboxes`.
-    pub fn to(self, launch: &mut Dispatch, inboxes: Vec<Binding>, wholes: Vec<Binding>) {
-        let first = launch.bindings.len() - 2 * MOST_RANKS;
-        for (rank, (inbox, whole)) in inboxes.into_iter().zip(wholes).enumerate() {
-            launch.bindings[first + rank] = Some(inbox);
-            launch.bindings[first + MOST_RANKS + rank] = Some(whole);
+    /// What a launch that pushes is given: with its parameters and its bindings come the inboxes and the wholes of all ranks, as this one reaches them.
+    pub fn give(self, launch: &mut Dispatch, inboxes: &[Binding], wholes: &[Binding]) {
+        for of_ranks in [inboxes, wholes] {
+            launch.bindings.extend((0..MOST_RANKS).map(|rank| of_ranks.get(rank).cloned()));
         }
         let mut params = launch.params.to_vec();
-        let end = params.len() - size_of::<Self>();
-        params[end..].copy_from_slice(bytemuck::bytes_of(&self));
+        let start = params.len() - size_of::<Self>();
+        params[start..].copy_from_slice(bytemuck::bytes_of(&self));
         launch.params = params.into();
     }
 

@@ -84,7 +84,8 @@ impl Instance {
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
-        let source = CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: false, rejection };
+        let source =
+            CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: false, rejection, pushing: None };
         let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
         let buffers = buffers.into_iter().chain([(Parameter::write("y", self.types[2]), Argument::Output(0))]);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);

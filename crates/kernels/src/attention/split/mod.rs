@@ -191,7 +191,7 @@ impl<'a> Split<'a> {
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
         let architecture = if self.together.form().cluster.is_some() { CLUSTERED } else { ARCHITECTURE };
-        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None }
+        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None, pushing: None }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
