@@ -315,14 +315,13 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         if (PUSHES && index == blockIdx.x) {
             has_room = agree(peers.await_room(threadIdx.x));
         }
-        const float* const other = ahead ? nullptr : residual;
         // By way of shared memory all threads take part in the gates of few rows.
         if (has_room) {
-            store_tile<true>(sums, all, p, tile, height, layers[1].bias, other, peers);
+            store_tile<true>(sums, all, p, tile, height, layers[1].bias, ahead ? nullptr : residual, peers);
         } else if (whole && (height == COLUMNS || p.m > 32)) {
-            store_eights(sums, p, tile, height < COLUMNS, other);
+            store_eights(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
         } else {
-            store_tile<false>(sums, all, p, tile, height, layers[1].bias, other, peers);
+            store_tile<false>(sums, all, p, tile, height, layers[1].bias, residual, peers);
         }
     }
     if (PUSHES) {
