@@ -134,8 +134,11 @@ impl CudaBackend {
             features: CudaFeatures::of(capability, products::is_present()),
         };
         let (compiler, jobs) = (Arc::new(compiler), Arc::new(Jobs::default()));
-        let copying = compiler.clone();
-        let host_copy = HostCopy::new(&context, jobs.function(&context, "copy_to_host".to_owned(), move || HostCopy::code(&copying, capability)));
+        let copying = [false, true].map(|takes| {
+            let compiler = compiler.clone();
+            jobs.function(&context, HostCopy::SYMBOL.to_owned(), move || HostCopy::code(&compiler, takes, capability))
+        });
+        let host_copy = HostCopy::new(&context, copying);
         Ok(Self {
             products: Arc::new(Products::new(context.clone())),
             host_copy,
@@ -187,7 +190,7 @@ impl CudaBackend {
     /// Starts a list's commands one by one.
     fn start(&self, commands: &CommandList) -> Result<Option<ErrorFlags>> {
         let rejecting: Arc<[Pipeline]> = rejecting(commands).into();
-        let words = if rejecting.is_empty() { None } else { Some(Memory::new(&self.context, ERROR_FLAG_BYTES * rejecting.len())?) };
+        let words = if rejecting.is_empty() { None } else { Some(Memory::zeros(&self.context, ERROR_FLAG_BYTES * rejecting.len())?) };
         self.context.suspect(kernels(commands));
         let target = Target { context: &self.context, stream: self.context.stream(), products: &self.products, words: words.as_ref() };
         target.run(commands)?;
@@ -201,12 +204,12 @@ impl CudaBackend {
         self.fetch(graph.words.as_ref(), &graph.rejecting)
     }
 
-    /// Has the words of the launches that may reject copied to the host.
+    /// Has the words of the launches that may reject moved to the host.
     fn fetch(&self, words: Option<&Memory>, kernels: &Arc<[Pipeline]>) -> Result<Option<ErrorFlags>> {
         let Some(words) = words else { return Ok(None) };
         let piece = self.pieces.take(&self.context, ERROR_FLAG_BYTES * kernels.len())?;
         let rejections = ErrorFlags { words: piece, kernels: kernels.clone(), pieces: self.pieces.clone() };
-        self.host_copy.copy(words.pointer, &rejections.words, rejections.bytes())?;
+        self.host_copy.take(words.pointer, &rejections.words, rejections.bytes())?;
         Ok(Some(rejections))
     }
 }

@@ -38,18 +38,14 @@ pub(crate) struct Target<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) stream: sys::CUstream,
     pub(crate) products: &'a Products,
-    /// A word for each launch that may reject, in order.
+    /// A word for each launch that may reject, in order: zeros.
     pub(crate) words: Option<&'a Memory>,
 }
 
 impl Target<'_> {
-    /// All of a list's commands, the words zeroed first.
+    /// All of a list's commands.
     pub(crate) fn run(&self, list: &CommandList) -> Result<()> {
-        let (mut word, mut ahead) = (0, Ahead::default());
-        if let Some(words) = self.words {
-            word = words.pointer;
-            self.fill(words.pointer, 0, elinvar_core::DeviceMemory::bytes(words))?;
-        }
+        let (mut word, mut ahead) = (self.words.map_or(0, |words| words.pointer), Ahead::default());
         for command in list.commands() {
             match command {
                 Command::Dispatch(dispatch) => {

@@ -221,12 +221,12 @@ impl Compiler {
         })
     }
 
-    /// The code of a kernel of the device's own, in CUDA C++, to be launched with two addresses.
+    /// The code of a kernel of the device's own, in CUDA C++, to be launched with two addresses. It waits for the launches ahead itself.
     pub(crate) fn own(&self, symbol: &str, text: &str, capability: u32) -> Result<Code> {
         let (target, options) = (format!("sm_{capability}"), PLAIN.map(str::to_owned).into());
         let image = self.cached(&Text { name: symbol, text, target, fast_math: false, headers: &[], options })?;
         let arguments = vec![Slot::Buffer(0), Slot::Buffer(1)];
-        Ok(Code { image, entries: vec![Entry { symbol: symbol.to_owned(), arguments, overlaps: false }] })
+        Ok(Code { image, entries: vec![Entry { symbol: symbol.to_owned(), arguments, overlaps: capability >= OVERLAPPING }] })
     }
 
     fn cached(&self, text: &Text<'_>) -> Result<Vec<u8>> {

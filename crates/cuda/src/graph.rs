@@ -21,6 +21,7 @@ pub(crate) struct Graph {
     raw: sys::CUgraphExec,
     pub(crate) kernels: Arc<[Arc<KernelSource>]>,
     pub(crate) rejecting: Arc<[Pipeline]>,
+    /// Zeros before each launch: taken after each.
     pub(crate) words: Option<Memory>,
 }
 
@@ -31,7 +32,7 @@ impl Graph {
     /// Records the list. Nothing runs.
     pub(crate) fn record(context: &Arc<Context>, products: &Products, list: &CommandList) -> Result<Self> {
         let rejecting: Arc<[Pipeline]> = rejecting(list).into();
-        let words = if rejecting.is_empty() { None } else { Some(Memory::new(context, ERROR_FLAG_BYTES * rejecting.len())?) };
+        let words = if rejecting.is_empty() { None } else { Some(Memory::zeros(context, ERROR_FLAG_BYTES * rejecting.len())?) };
         let stream = context.capture();
         // SAFETY: the stream is for this alone, and the queue's lock keeps other threads from it.
         let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED) };

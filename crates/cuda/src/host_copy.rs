@@ -13,10 +13,16 @@ use crate::{
     memory::Pinned,
 };
 
-/// A thread for each byte.
+/// A thread for each byte, which it may leave zero.
 const TEXT: &str = r#"
-extern "C" __global__ void copy_to_host(unsigned char *to, const unsigned char *from) {
+extern "C" __global__ void copy_to_host(unsigned char *to, unsigned char *from) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
     to[threadIdx.x] = from[threadIdx.x];
+    if (TAKES) {
+        from[threadIdx.x] = 0;
+    }
 }
 "#;
 
@@ -26,41 +32,53 @@ const MOST: u32 = 1024;
 /// Copies to the host in stream order.
 pub(crate) struct HostCopy {
     context: Arc<Context>,
-    kernel: Arc<Pending<Function>>,
+    /// By whether what is copied is zero afterwards.
+    kernels: [Arc<Pending<Function>>; 2],
 }
 
 impl HostCopy {
-    /// The kernel's name.
+    /// The kernels' name.
     pub(crate) const SYMBOL: &str = "copy_to_host";
 
-    /// Whether so many bytes are carried by the kernel.
+    /// Whether so many bytes are carried by a kernel.
     pub(crate) fn takes(bytes: usize) -> bool {
         (1..=MOST as usize).contains(&bytes)
     }
 
-    /// With a kernel that is still being compiled.
-    pub(crate) fn new(context: &Arc<Context>, kernel: Arc<Pending<Function>>) -> Self {
-        Self { context: context.clone(), kernel }
+    /// With kernels that are still being compiled.
+    pub(crate) fn new(context: &Arc<Context>, kernels: [Arc<Pending<Function>>; 2]) -> Self {
+        Self { context: context.clone(), kernels }
     }
 
-    pub(crate) fn code(compiler: &Compiler, capability: u32) -> Result<Code> {
-        compiler.own(Self::SYMBOL, TEXT, capability)
+    pub(crate) fn code(compiler: &Compiler, takes: bool, capability: u32) -> Result<Code> {
+        compiler.own(Self::SYMBOL, &format!("#define TAKES {takes}\n{TEXT}"), capability)
     }
 
     /// Starts a copy, for which `to` has room. Both ends stay until it is done in stream order.
     pub(crate) fn copy(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
+        self.carry(false, from, to, bytes)
+    }
+
+    /// The same, after which the bytes on the device are zero.
+    pub(crate) fn take(&self, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
+        self.carry(true, from, to, bytes)
+    }
+
+    fn carry(&self, takes: bool, from: sys::CUdeviceptr, to: &Pinned, bytes: usize) -> Result<()> {
         let stream = self.context.stream();
         let result = match u32::try_from(bytes) {
             Ok(0) => return Ok(()),
             Ok(threads @ ..=MOST) => {
-                let kernel = self.kernel.wait(|code| Function::load(&self.context, code))?;
+                let kernel = self.kernels[usize::from(takes)].wait(|code| Function::load(&self.context, code))?;
                 // Pinned memory has one address, here and there.
                 kernel.launch_between(stream, [to.pointer as sys::CUdeviceptr, from], threads)
             }
-            _ => {
-                // SAFETY: the caller keeps both ranges until the copy is done in stream order.
-                unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) }
-            }
+            // SAFETY: the caller keeps both ranges until the copy is done in stream order.
+            _ => match unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) } {
+                // SAFETY: as above.
+                sys::CUresult::CUDA_SUCCESS if takes => unsafe { sys::cuMemsetD8Async(from, 0, bytes, stream) },
+                result => result,
+            },
         };
         self.context.check(&format!("copying {bytes} bytes from the GPU"), result)
     }
@@ -73,8 +91,8 @@ mod tests {
     #[test]
     fn the_kernel_compiles_for_every_kind_of_gpu() {
         let compiler = Compiler::new(None).unwrap();
-        for capability in [80, 90, 120] {
-            assert_eq!(HostCopy::code(&compiler, capability).unwrap().entries[0].symbol, "copy_to_host");
+        for (capability, takes) in [80, 90, 120].into_iter().flat_map(|capability| [(capability, false), (capability, true)]) {
+            assert_eq!(HostCopy::code(&compiler, takes, capability).unwrap().entries[0].symbol, "copy_to_host");
         }
     }
 }

@@ -202,11 +202,7 @@ impl Function {
                 Slot::Threads => ptr::from_mut(&mut threads).cast(),
             });
         }
-        let mut overlap = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-        };
+        let mut overlap = overlapping();
         let config = sys::CUlaunchConfig {
             gridDimX: grid[0],
             gridDimY: grid[1],
@@ -228,9 +224,22 @@ impl Function {
     /// Starts a kernel whose arguments are two addresses on one threadgroup of `threads`.
     pub(crate) fn launch_between(&self, stream: sys::CUstream, mut addresses: [sys::CUdeviceptr; 2], threads: u32) -> sys::CUresult {
         let [one, two] = &mut addresses;
-        let mut values = [ptr::from_mut(one).cast(), ptr::from_mut(two).cast()];
-        // SAFETY: the kernel has two arguments of eight bytes, which the driver reads before it returns; the caller answers for what is there.
-        unsafe { sys::cuLaunchKernel(self.raw, 1, 1, 1, threads, 1, 1, 0, stream, values.as_mut_ptr(), ptr::null_mut()) }
+        let (mut values, mut overlap) = ([ptr::from_mut(one).cast(), ptr::from_mut(two).cast()], overlapping());
+        let config = sys::CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream,
+            attrs: &mut overlap,
+            numAttrs: self.overlaps.into(),
+        };
+        // SAFETY: the kernel has two arguments of eight bytes, which the driver reads, as the configuration, before it returns; the caller answers for what is
+        // there.
+        unsafe { sys::cuLaunchKernelEx(&config, self.raw, values.as_mut_ptr(), ptr::null_mut()) }
     }
 
     fn allow_shared(&self, bytes: usize) -> Result<()> {
@@ -243,6 +252,15 @@ impl Function {
         self.context.check(&format!("asking for {bytes} bytes of shared memory"), result)?;
         self.shared.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Lets a launch begin before the one ahead has ended.
+fn overlapping() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
     }
 }
 

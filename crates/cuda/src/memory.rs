@@ -44,6 +44,14 @@ impl Memory {
         Ok(Self { pointer, bytes, owner: Owner::Device(context.clone()) })
     }
 
+    /// Zeros, in stream order.
+    pub(crate) fn zeros(context: &Arc<Context>, bytes: usize) -> Result<Self> {
+        let memory = Self::new(context, bytes)?;
+        // SAFETY: the range is the memory just allocated, in the order of the same stream.
+        context.check(&format!("zeroing {bytes} bytes"), unsafe { sys::cuMemsetD8Async(memory.pointer, 0, bytes, context.stream()) })?;
+        Ok(memory)
+    }
+
     /// Another device's, which `context`'s kernels reach from now on.
     pub(crate) fn of_peer(context: &Arc<Context>, memory: &RawBuffer) -> Result<Self> {
         let peer = memory.downcast::<Self>()?;
