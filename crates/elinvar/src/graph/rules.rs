@@ -105,10 +105,10 @@ impl Linear {
         let node = &graph.nodes[index];
         let (x, weight) = (node.input(0)?, node.input(1)?);
         // Quantised rows are shared by the layers whatever their number.
-        let mut most_rows = usize::MAX;
+        let mut gains = true;
         let (bias, quantized, precision) = if let Some(product) = node.operator::<MatMul>() {
             let is_plain = product.transpose_b && !product.transpose_a && product.alpha == 1.0 && product.output.is_none();
-            most_rows = Projection::most_rows(product.precision, weight.seen(), device);
+            gains = Projection::gains(product.precision, rows(&x), weight.seen(), device);
             is_plain.then(|| (node.input(2), None, product.precision))?
         } else {
             let quantized: QuantizedLinear = *node.operator()?;
@@ -116,7 +116,7 @@ impl Linear {
             let is_plain = is_alone && node.outputs.len() == 1 && node.input(8).is_none();
             is_plain.then(|| (node.input(4), Some(quantized), quantized.precision))?
         };
-        let fits = x.info.dtype == DType::F32 && rows(&x) <= most_rows && weight.info.shape().rank() == 2;
+        let fits = x.info.dtype == DType::F32 && gains && weight.info.shape().rank() == 2;
         fits.then_some(Linear { x, weight, bias, quantized, precision, result: node.result()? })
     }
 

@@ -1,8 +1,8 @@
 //! The passes, each on graphs that a recorder wrote down for the null device.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use elinvar_core::{Command, DType, Device, DeviceProperties, NullBackend, Result};
+use elinvar_core::{Backend, Command, CommandList, DType, Device, DeviceKind, DeviceProperties, NullBackend, RawBuffer, Result, Storage, forward};
 use elinvar_group::Group;
 use elinvar_kernels::{
     Precision,
@@ -20,12 +20,16 @@ fn null() -> Executor {
 
 /// The kernels' operators, in order.
 fn kernels(recording: &Recording) -> Vec<String> {
+    names(&recording.list)
+}
+
+fn names(list: &CommandList) -> Vec<String> {
     let name = |command: &Command| match command {
         Command::Dispatch(dispatch) => dispatch.pipeline.source().key.operator.to_string(),
         Command::Copy { .. } => "copy".to_owned(),
         Command::Fill { .. } => "fill".to_owned(),
     };
-    recording.list.commands().iter().map(name).collect()
+    list.commands().iter().map(name).collect()
 }
 
 struct Weights {
@@ -324,6 +328,10 @@ fn what_alone_takes_a_result_rounded_has_it_so_from_what_makes_it() {
     assert_eq!(w.recorded(3, network), ["chain_few_rows", "chain_few_rows"]);
     assert_eq!(w.recorded(9, network), ["rms_norm", "chain_few_rows", "chain_few_rows"]);
     assert_eq!(w.recorded(100, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
+    // Fast ones are the library's in between.
+    let fast = Weights::new(&hopper);
+    assert_eq!(fast.recorded(600, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
+    assert!(fast.recorded(100, network).iter().all(|name| !name.starts_with("chain")));
     let norm = |x: &Tensor| x.rms_norm(Some(&w.norm), 1e-5);
     assert_eq!(w.recorded(3, |x| norm(x)?.cast(DType::F16)), ["rms_norm"]);
     // Parts that are joined for a product are made rounded; one that nothing makes so is not.
@@ -351,6 +359,57 @@ fn a_group_gathers_what_a_product_takes_as_that_rounds_it() {
         Ok((whole.linear(&w.q, None)?, whole))
     };
     assert_eq!(w.recorded(9, wanted), ["own_part", "exp", "all_gather", "cast", "matrix_product"]);
+}
+
+/// A GPU that runs nothing, and reaches the memory of others.
+struct Peer(NullBackend);
+
+impl Backend for Peer {
+    forward!(0: properties memory allocate write read compile submit);
+
+    fn prepare(&self, _commands: &Arc<CommandList>) -> Result<()> {
+        Ok(())
+    }
+
+    fn adopt_peer(&self, memory: &RawBuffer) -> Result<RawBuffer> {
+        self.0.allocate(memory.bytes(), Storage::Shared)
+    }
+}
+
+#[test]
+fn products_of_more_than_a_few_rows_push_what_is_gathered() {
+    let launched = Arc::new(Mutex::new(Vec::new()));
+    let gpu = || {
+        let (launched, properties) = (launched.clone(), cuda(true).properties().clone());
+        let properties = DeviceProperties { kind: DeviceKind::Cuda, threadgroup_memory: 227 << 10, ..properties };
+        Device::new(Peer(NullBackend::with_properties(properties).observed(move |list| launched.lock().unwrap().push(names(list)))))
+    };
+    let w = Weights::new(&Executor::of_group(Group::new(vec![gpu(), gpu()]).unwrap()).with_precision(Precision::Invariant));
+    let each = |rows| {
+        let x = w.x(rows);
+        let (recording, _) = w.executor.record(|recorded| x.on(recorded)?.linear(&w.q, None)?.all_gather()).unwrap();
+        launched.lock().unwrap().clear();
+        w.executor.replay(&recording).unwrap().wait().unwrap();
+        std::mem::take(&mut *launched.lock().unwrap())
+    };
+    assert_eq!(each(100), [["cast", "chain_many_rows", "await_pushes"]; 2]);
+    assert_eq!(each(9), [["cast", "chain_few_rows", "await_pushes"]; 2]);
+    assert_eq!(each(3), [["cast", "chain_few_rows", "all_gather_words"]; 2]);
+}
+
+#[test]
+fn what_a_product_reads_is_kept_until_its_result_is_gathered() {
+    let device = null().device().clone();
+    let executor = Executor::of_group(Group::new(vec![device.clone(), device]).unwrap());
+    let [a, b, c] = [[64, 128], [128, 128], [128, 64]].map(|dims| executor.zeros(DType::F32, &dims).unwrap());
+    let (recording, _) = executor.record(|recorded| a.on(recorded)?.matmul(&b)?.matmul(&c)?.all_gather()?.exp()).unwrap();
+    let read = |command: &Command, index: usize| match command {
+        Command::Dispatch(dispatch) => dispatch.bindings[index].clone().unwrap(),
+        Command::Copy(_) | Command::Fill(_) => panic!("only launches"),
+    };
+    let commands = recording.list.commands();
+    assert_eq!(kernels(&recording), ["matmul", "matmul", "all_gather", "exp"]);
+    assert!(!read(&commands[1], 0).overlaps(&read(&commands[3], 0)));
 }
 
 #[test]

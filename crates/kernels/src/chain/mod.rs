@@ -27,6 +27,9 @@ const ARCHITECTURE: CudaArchitecture = CudaArchitecture::Only(90);
 /// Rows that are few, which read the weights once.
 pub(crate) const FEW: usize = 64;
 
+/// Rows from which they are faster than the vendor's library (benchmarks/engine-2026-11-29.md).
+pub(crate) const MANY: usize = 512;
+
 /// Rows of a tile where they are many.
 const BLOCK: usize = 128;
 

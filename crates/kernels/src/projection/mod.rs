@@ -265,14 +265,14 @@ impl Operator for Projection {
 }
 
 impl Projection {
-    /// Rows up to which a launch of it gains over the operators it stands for, of this precision and with such weights.
-    pub fn most_rows(precision: Precision, weight: TensorInfo, device: &DeviceProperties) -> usize {
+    /// Whether a launch of it gains over the operators it stands for, of this precision, over so many rows and with such weights.
+    pub fn gains(precision: Precision, rows: usize, weight: TensorInfo, device: &DeviceProperties) -> bool {
         match precision {
-            Precision::Fast if chain::takes(weight, device) => chain::FEW,
-            Precision::Invariant if chain::takes(weight, device) => usize::MAX,
-            Precision::Fast if has_library(device) => FEW_FOR_LIBRARY,
-            Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => dot::hopper::FEW,
-            Precision::Strict | Precision::Invariant | Precision::Fast => FEW_ROWS,
+            Precision::Fast if chain::takes(weight, device) => rows <= chain::FEW || rows >= chain::MANY,
+            Precision::Invariant if chain::takes(weight, device) => true,
+            Precision::Fast if has_library(device) => rows <= FEW_FOR_LIBRARY,
+            Precision::Strict | Precision::Invariant if weight.dtype.size() == 2 && dot::hopper::has(device) => rows <= dot::hopper::FEW,
+            Precision::Strict | Precision::Invariant | Precision::Fast => rows <= FEW_ROWS,
         }
     }
 
@@ -368,7 +368,7 @@ impl Projection {
     fn has_chains(&self, layers: &Layers, device: &DeviceProperties) -> bool {
         let serves = match self.precision {
             Precision::Strict => false,
-            Precision::Fast => (2..=chain::FEW).contains(&layers.extents()[0]),
+            Precision::Fast => matches!(layers.extents()[0], 2..=chain::FEW | chain::MANY..),
             Precision::Invariant => true,
         };
         let (x, weight, output) = (layers.x.dtype, layers.w0.dtype, self.output());
