@@ -329,7 +329,7 @@ fn what_alone_takes_a_result_rounded_has_it_so_from_what_makes_it() {
     assert_eq!(w.recorded(9, network), ["rms_norm", "chain_few_rows", "chain_few_rows"]);
     assert_eq!(w.recorded(100, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
     // Fast ones are the library's in between.
-    let fast = Weights::new(&hopper);
+    let fast = Weights::new(&hopper.with_precision(Precision::Fast));
     assert_eq!(fast.recorded(600, network), ["rms_norm", "chain_many_rows", "chain_many_rows"]);
     assert!(fast.recorded(100, network).iter().all(|name| !name.starts_with("chain")));
     let norm = |x: &Tensor| x.rms_norm(Some(&w.norm), 1e-5);

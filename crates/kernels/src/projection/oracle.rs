@@ -117,7 +117,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(Layers { m: 3, k: 520, n: &[19], residual: true, weight: DType::F16, ..fast }.case());
     // Whole panels of rows for tensor cores: every number of eights of rows, pieces that are whole or not, columns that are no whole tiles, several tiles for a block.
     let invariant = Layers { precision: Precision::Invariant, ..plain };
-    let few = [(1, 64), (2, 1024), (7, 384), (8, 640), (12, 192), (23, 128), (32, 320), (33, 64), (47, 256), (64, 448), (65, 64)]
+    let few = [(1, 64), (2, 1024), (7, 384), (8, 640), (12, 192), (23, 128), (32, 320), (33, 64), (47, 256), (64, 448), (65, 64), (520, 64)]
         .map(|extents| (fast, extents));
     let all = few.into_iter().chain([(1, 64), (3, 320), (64, 256), (65, 64), (200, 192)].map(|extents| (invariant, extents)));
     for (number, (of, (m, k))) in all.enumerate() {
