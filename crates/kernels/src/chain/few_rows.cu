@@ -2,7 +2,7 @@
 //
 // Thread blocks take tiles in turn, which have all rows, and rows of matrices. A warpgroup sends for pieces of k of matrices, before the launches ahead have
 // ended; another sends for those of rows; a third multiplies them. Rows that are HELD, of at most eight, are in shared memory as a whole, where that warpgroup may
-// normalise them.
+// normalise them. Where ranks of a group gather the results, those that multiply push them.
 
 // Warps that send for rows: each for four of every sixteen.
 DEVICE u32 row_warps(const ChainProduct& p) { return min(u32(p.m + 3) / 4, ROW_SENDERS / 32); }
