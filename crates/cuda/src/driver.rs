@@ -47,7 +47,6 @@ const FUNCTIONS: &[&str] = &[
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
     "cuInit",
-    "cuLaunchKernel",
     "cuLaunchKernelEx",
     "cuMemAllocAsync",
     "cuMemFreeAsync",

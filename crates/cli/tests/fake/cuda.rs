@@ -99,7 +99,6 @@ functions! {
     cuGraphLaunch(graph: *const Vec<Work>) => unsafe { &*graph }.iter().map(|work| ask(*work)).max().unwrap_or(0);
     cuGraphDestroy() => 0;
     cuGraphExecDestroy() => 0;
-    cuLaunchKernel(function: *const c_char) => ask(Work::Kernel(function.addr()));
     cuLaunchKernelEx(_config: *const c_void, function: *const c_char) => ask(Work::Kernel(function.addr()));
     cuMemFreeHost() => 0;
     cuMemcpyDtoDAsync_v2(_to: u64, _from: u64, bytes: usize) => ask(Work::Copy(8, bytes));
