@@ -22,6 +22,40 @@ pub fn multiply_add(threads: usize) {
     });
 }
 
+/// Floating-point operations of one thread in [`multiply_add_pairs`].
+pub fn operations_of_pairs() -> f64 {
+    2.0 * operations()
+}
+
+/// Runs independent chains of dot products of pairs of bf16 on every thread; whether the processor has the instruction (AVX-512 BF16).
+pub fn multiply_add_pairs(threads: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if simd::level() == simd::Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
+        together(threads, |_| {
+            // SAFETY: the processor has these instructions.
+            black_box(unsafe { pairs(ROUNDS) });
+        });
+        return true;
+    }
+    let _ = threads;
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn pairs(rounds: usize) -> f32 {
+    use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
+    // SAFETY: vectors of plain bits.
+    let [a, b] = [0.999_f32, 0.001].map(|x| unsafe { std::mem::transmute::<__m512, __m512bh>(black_box(_mm512_set1_ps(x))) });
+    let mut sums = [_mm512_set1_ps(1.0); CHAINS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, a, b);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+}
+
 /// Reads all of `words`, each thread its part.
 pub fn read(words: &[u64], threads: usize) {
     let part = words.len().div_ceil(threads).max(1);

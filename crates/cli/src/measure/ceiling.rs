@@ -8,7 +8,7 @@ use elinvar::{
     chips::{Chip, Gpu},
     kernels::{
         binary::{Binary, BinaryOp},
-        math::ceiling::{multiply_add, operations, read, write},
+        math::ceiling::{multiply_add, multiply_add_pairs, operations, operations_of_pairs, read, write},
     },
 };
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ pub(crate) struct Ceilings {
     pub(crate) memory: f64,
     /// Operations per second: on a CPU, f32 fused multiply-adds (two each) on registers; on a GPU, a bf16 matrix product on its matrix units.
     pub(crate) arithmetic: f64,
+    /// The same for fast products of bf16: on a CPU that has a faster instruction for them, dot products of pairs.
+    pub(crate) bf16: f64,
     /// What was measured, for a reader.
     how: [&'static str; 2],
 }
@@ -35,7 +37,8 @@ impl Ceilings {
         let properties = executor.properties();
         let (read, how) = memory_bandwidth(executor)?;
         if is_gpu(properties) {
-            return Ok(Self { read, memory: read, arithmetic: gpu_arithmetic(executor)?, how: [how, "bf16 matrix product"] });
+            let arithmetic = gpu_arithmetic(executor)?;
+            return Ok(Self { read, memory: read, arithmetic, bf16: arithmetic, how: [how, "bf16 matrix product"] });
         }
         let threads = host_threads(properties);
         let memory = read.max(write_bandwidth(threads)?);
@@ -44,19 +47,29 @@ impl Ceilings {
                 multiply_add(threads);
                 Ok(())
             })?;
-        Ok(Self { read, memory, arithmetic, how: [how, "f32 fused multiply-add"] })
+        let mut has_pairs = false;
+        let seconds = fastest(5, || {
+            has_pairs = multiply_add_pairs(threads);
+            Ok(())
+        })?;
+        let pairs = if has_pairs { threads as f64 * operations_of_pairs() / seconds } else { 0.0 };
+        Ok(Self { read, memory, arithmetic, bf16: arithmetic.max(pairs), how: [how, "f32 fused multiply-add"] })
     }
 
     /// For a reader.
     pub(crate) fn describe(self) -> String {
         let [memory, arithmetic] = self.how;
-        let [read, both, rate] = [self.read, self.memory, self.arithmetic].map(|x| x / 1e9);
-        format!("{memory} {read:.1} GB/s, read and written {both:.1} GB/s, {arithmetic} {rate:.0} GFLOP/s")
+        let [read, both, rate, bf16] = [self.read, self.memory, self.arithmetic, self.bf16].map(|x| x / 1e9);
+        let pairs = if bf16 > rate { format!(", dot products of bf16 pairs {bf16:.0} GFLOP/s") } else { String::new() };
+        format!("{memory} {read:.1} GB/s, read and written {both:.1} GB/s, {arithmetic} {rate:.0} GFLOP/s{pairs}")
     }
 
     /// For a program.
     pub(crate) fn json(self) -> Value {
-        json!({ "read_bytes_per_second": self.read, "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic, "measured": self.how })
+        json!({
+            "read_bytes_per_second": self.read, "memory_bytes_per_second": self.memory, "operations_per_second": self.arithmetic,
+            "bf16_operations_per_second": self.bf16, "measured": self.how
+        })
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytemuck::cast_slice;
 use clap::Args;
-use elinvar::{DType, Error, Executor, Operator, Result, SplitMix64, Tensor, kernels::registry::find};
+use elinvar::{DType, Error, Executor, Operator, Precision, Result, SplitMix64, Tensor, kernels::registry::find};
 use half::{bf16, f16};
 use serde_json::{Value, json};
 
@@ -68,6 +68,8 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     /// Bytes of inputs to rotate through: more than the largest cache.
     const ARENA: usize = 1 << 30;
     const MAX_SETS: usize = 256;
+    /// Bytes of results that a cache keeps.
+    const KEPT: usize = 16 << 20;
     /// What one replay takes at least, unless that would be too many calls: launching it and waiting for it must not count.
     const REPLAY_SECONDS: f64 = 4e-3;
     const MAX_CALLS: usize = 1024;
@@ -114,9 +116,10 @@ fn measure(executor: &Executor, row: &Row, ceilings: Ceilings, args: &OpsArgs, p
     let time = seconds / calls as f64;
     let bytes = (set_bytes + output_bytes) as f64;
     let (bandwidth, rate) = (bytes / time, row.operations / time);
-    // What hardly writes is compared with reading.
-    let memory = if 4 * output_bytes < set_bytes { ceilings.read } else { ceilings.memory };
-    let limit = (bandwidth / memory).max(rate / ceilings.arithmetic);
+    // What hardly writes is compared with reading, and so is what writes where a cache keeps it: all calls have the same memory for results.
+    let moved = if output_bytes <= KEPT { set_bytes as f64 / time / ceilings.read } else { bandwidth / ceilings.memory };
+    let is_fast_bf16 = row.inputs[0].0 == DType::BF16 && row.attributes.contains(&("precision", Precision::Fast.to_string()));
+    let limit = moved.max(rate / if is_fast_bf16 { ceilings.bf16 } else { ceilings.arithmetic });
     let shown = |x: f64| if x > 0.0 { format!("{x:.1}") } else { "–".into() };
     let name = row.name();
     let percent = format!("{:.0} %", limit * 100.0);
