@@ -37,6 +37,7 @@ pub fn multiply_add_pairs(threads: usize) -> bool {
         });
         return true;
     }
+    #[cfg(not(target_arch = "x86_64"))]
     let _ = threads;
     false
 }
