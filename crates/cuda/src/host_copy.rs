@@ -74,7 +74,7 @@ impl HostCopy {
                 kernel.launch_between(stream, [to.pointer as sys::CUdeviceptr, from], threads)
             }
             // SAFETY: the caller keeps both ranges until the copy is done in stream order.
-            _ => match unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) } {
+            Ok(_) | Err(_) => match unsafe { sys::cuMemcpyDtoHAsync_v2(to.pointer.cast(), from, bytes, stream) } {
                 // SAFETY: as above.
                 sys::CUresult::CUDA_SUCCESS if takes => unsafe { sys::cuMemsetD8Async(from, 0, bytes, stream) },
                 result => result,

@@ -335,11 +335,8 @@ impl Layers {
         let results = ["y0", "y1", "y2"].map(|name| Parameter::write(name, output).or_absent());
         let others = ["b0", "b1", "b2"].map(|name| read(name, bias)).into_iter().chain([read("residual", DType::F32)]).chain(results);
         let buffers = [(Parameter::read("x", rows_type), taken)].into_iter().chain(matrices.into_iter().chain(others).zip(operands));
-        let product = Launch::on_cuda(key, CudaForm::Source(source), &params, buffers.chain([last])).with_operations(product_operations(&[
-            m,
-            k,
-            self.n.iter().sum(),
-        ]));
+        let operations = product_operations(&[m, k, self.n.iter().sum()]);
+        let product = Launch::on_cuda(key, CudaForm::Source(source), &params, buffers.chain([last])).with_operations(operations);
         let product = product.over(Extent::linear(groups as u32), Extent::linear(if self.format.is_some() { DECODING_THREADS } else { THREADS }));
         plan.launches.push(product.with_threadgroup_memory(tiling.memory));
         if many {
