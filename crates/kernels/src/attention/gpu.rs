@@ -1,4 +1,4 @@
-//! Attention's launches on a GPU: one for many queries, two for few.
+//! Attention's launches on a GPU: one for many queries; for few two, or one of clusters.
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
