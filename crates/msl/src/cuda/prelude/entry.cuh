@@ -64,7 +64,7 @@ __forceinline__ float load_from_cluster(uint number, const float* from) {
   float value = 0.0f;
 #if __CUDA_ARCH__ >= 900
   uint there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((uint)__cvta_generic_to_shared(from)), "r"(number));
+  asm("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %1; cvt.u32.u64 b, a; mapa.shared::cluster.u32 %0, b, %2;}" : "=r"(there) : "l"(from), "r"(number));
   asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
 #endif
   return value;
