@@ -29,12 +29,14 @@ pub struct MetalForm {
     pub fast_math: bool,
     /// What is wrong with an input that the kernel rejects, if it can: see [`MetalForm::with_error_flag`].
     pub rejection: Option<&'static str>,
+    /// Threadgroups in a row that run at once and read each other's memory: a cluster, of more than one on CUDA devices alone.
+    pub cluster: u32,
 }
 
 impl MetalForm {
     /// A strict kernel whose template arguments all come from its key.
     pub const fn new(files: &'static [MetalFile], function: &'static str) -> Self {
-        Self { files, function, arguments: &[], fast_math: false, rejection: None }
+        Self { files, function, arguments: &[], fast_math: false, rejection: None, cluster: 1 }
     }
 
     /// The same with leading template arguments.
@@ -53,6 +55,11 @@ impl MetalForm {
     /// `2^32 - 1 - number`, by atomic maximum, for an element of that number that it rejects: the first one is reported.
     pub const fn with_error_flag(self, why: &'static str) -> Self {
         Self { rejection: Some(why), ..self }
+    }
+
+    /// The same in clusters of so many threadgroups, by which the grid is divisible.
+    pub const fn in_clusters(self, cluster: u32) -> Self {
+        Self { cluster, ..self }
     }
 
     /// The files as one text, which every instance shares; `text_of` gives a file's text.

@@ -153,9 +153,14 @@ impl Compiler {
                 let form_of = |kernel: &KernelSource| kernel.metal.as_ref().and_then(Metal::form).copied().unwrap_or(*form);
                 let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
                 // Launches may overlap; from compute capability 8.0 on, loads carry cache hints, and conversions to bfloat are an instruction that
-                // keeps denormals.
-                let defines = [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1"), ("INTEGER_DOTS", "1")];
-                let defines = if capability >= 80 { &defines[..] } else { &defines[..1] };
+                // keeps denormals; from 9.0 on, there are clusters.
+                const DEFINES: [(&str, &str); 5] =
+                    [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1"), ("INTEGER_DOTS", "1"), ("CLUSTERS", "1")];
+                let defines = match capability {
+                    ..80 => &DEFINES[..1],
+                    80..90 => &DEFINES[..4],
+                    90.. => &DEFINES,
+                };
                 Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?
             }
             Metal::User(user) => Module::read(user_text(user)?)?,
@@ -166,7 +171,9 @@ impl Compiler {
         let wait = metal.form().is_some_and(|form| form.files.iter().any(|file| file.name == WAITING));
         let prefetched: Vec<_> = kernels.iter().map(|kernel| prefetched(kernel)).collect();
         let buffers = inline.iter().zip(&prefetched).map(|(inline, prefetched)| (inline.as_slice(), wait.then_some(prefetched.as_slice())));
-        let wanted: Vec<_> = names.iter().zip(buffers).map(|(kernel, (inline, prefetched))| CudaEntry { kernel, inline, prefetched }).collect();
+        let clusters = kernels.iter().map(|kernel| kernel.metal.as_ref().and_then(Metal::form).map_or(1, |form| form.cluster));
+        let wanted = names.iter().zip(buffers).zip(clusters);
+        let wanted: Vec<_> = wanted.map(|((kernel, (inline, prefetched)), cluster)| CudaEntry { kernel, inline, prefetched, cluster }).collect();
         let lowered = module.lower_for_cuda(&wanted, threadgroups)?;
         let mut entries = Vec::new();
         for (kernel, entry) in kernels.iter().zip(lowered.entries) {

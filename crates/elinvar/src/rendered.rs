@@ -40,7 +40,7 @@ pub fn program_cuda(program: &Program) -> Result<String> {
     let text = msl::preprocess(&program.name, &metal.text, &[("EXACT_BFLOAT", "1")], &MetalHeaders)?;
     let buffers = program.parameters.iter().filter(|p| p.access.is_some()).count() as u32;
     let inline = (ParameterBlock::of(program).size() > 0).then_some(buffers);
-    let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), prefetched: None };
+    let entry = CudaEntry { kernel: &metal.kernel, inline: inline.as_slice(), prefetched: None, cluster: 1 };
     Ok(Module::read(&text)?.lower_for_cuda(&[entry], Threadgroups::Uniform)?.text)
 }
 

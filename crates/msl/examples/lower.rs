@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if wanted.is_empty() {
         wanted.extend(module.kernels().iter().map(|kernel| (kernel.name.clone(), Vec::new())));
     }
-    let entries: Vec<_> = wanted.iter().map(|(kernel, inline)| CudaEntry { kernel, inline, prefetched: None }).collect();
+    let entries: Vec<_> = wanted.iter().map(|(kernel, inline)| CudaEntry { kernel, inline, prefetched: None, cluster: 1 }).collect();
     print!("{}", module.lower_for_cuda(&entries, Threadgroups::Uniform)?.text);
     Ok(())
 }

@@ -20,18 +20,46 @@ struct Left {
     void keep_sum(thread const T& tile, uint row, uint column, float sum) const { sums[place(tile, row) * uint(tile.p.value_width) + column] = sum; }
 };
 
-// Of the only block: what combine.metal would make of it.
-template <typename Q>
-struct Whole {
-    device Q* y;
-    threadgroup float* scales;
+// For the threadgroups of a cluster, one for each block, to put together themselves: of each row its sums and its state.
+template <typename T>
+struct Shared {
+    static constexpr constant uint ROW = T::PADDED + 2;
+    threadgroup float* rows;
 
-    template <typename T>
-    void keep_state(thread const T&, uint row, State state) const { scales[row] = state.greatest == -INFINITY ? 0.0f : 1.0f / state.sum; }
+    threadgroup float* sum_at(uint row, uint column) const { return rows + row * ROW + column; }
+    threadgroup float* state_at(uint row) const { return rows + row * ROW + ROW - 2; }
 
-    template <typename T>
-    void keep_sum(thread const T& tile, uint row, uint column, float sum) const {
-        y[row_of(tile.p.y, tile.batch, tile.head(row), tile.query(row)) + column] = narrow<Q>(sum * scales[row]);
+    void keep_state(thread const T&, uint row, State state) const {
+        state_at(row)[0] = state.greatest;
+        state_at(row)[1] = state.sum;
+    }
+
+    void keep_sum(thread const T&, uint row, uint column, float sum) const { *sum_at(row, column) = sum; }
+
+    // What was left of a row and a column.
+    struct Left {
+        threadgroup const float* of_column;
+        threadgroup const float* of_row;
+
+        float sum(uint block) const { return load_from(block, of_column); }
+        State state(uint block) const { return {load_from(block, of_row), load_from(block, of_row + 1)}; }
+    };
+
+    // The threadgroup's part of the results of all.
+    template <typename Q>
+    void combine(thread const T& tile, uint block, uint blocks, device Q* y) const {
+        constant Params& p = tile.p;
+        const uint width = uint(p.value_width);
+        meet_cluster();
+        for (uint i = block * THREADS + tile.thread_index(); i < T::HEIGHT * width; i += blocks * THREADS) {
+            const uint r = i / width, column = i % width;
+            if (tile.exists(r)) {
+                const KeyRange range = tile.ranges[r];
+                const float result = combine_few(Left{sum_at(r, column), state_at(r)}, range.start / BLOCK, range.is_empty() ? 0 : (range.end + BLOCK - 1) / BLOCK);
+                y[row_of(p.y, tile.batch, tile.head(r), tile.query(r)) + column] = narrow<Q>(result);
+            }
+        }
+        leave_cluster();
     }
 };
 

@@ -5,10 +5,18 @@
 
 constant constexpr uint COMBINED = 128;
 constant constexpr uint SIMDGROUPS = 8;
-// Blocks that one simdgroup combines by itself.
-constant constexpr uint FEW = 8;
 // Blocks whose sums a simdgroup brings.
 constant constexpr uint SHARE = COMBINED / SIMDGROUPS;
+
+// What was left of a row and a column.
+struct InMemory {
+    device const float* sums;
+    device const float* states;
+    uint width;
+
+    float sum(uint block) const { return sums[ulong(block) * width]; }
+    State state(uint block) const { return {states[2 * block], states[2 * block + 1]}; }
+};
 
 // The greatest of a simdgroup's numbers up to this lane's.
 inline float greatest_up_to(float value, uint lane) {
@@ -47,30 +55,15 @@ template <typename Q>
     const uint own = 32 * simdgroup + lane;
     await_launches();
 
-    State state = {-INFINITY, 0.0f};
-    float total = 0.0f;
     uint block = keys.start / BLOCK;
     if (block + FEW >= end) {
-        float next[FEW];
-        State states_of[FEW];
-#pragma unroll
-        for (uint i = 0; i < FEW; ++i) {
-            if (simdgroup == 0 && block + i < end) {
-                const ulong at = first + block + i;
-                next[i] = sums[at * width + min(column, width - 1)];
-                states_of[i] = {states[2 * at], states[2 * at + 1]};
-            }
+        if (simdgroup == 0 && column < width) {
+            y[row_of(p.y, b, h, t) + column] = narrow<Q>(combine_few(InMemory{sums + first * width + column, states + 2 * first, width}, block, end));
         }
-#pragma unroll
-        for (uint i = 0; i < FEW; ++i) {
-            if (simdgroup == 0 && block + i < end) {
-                const Factors f = Factors::of(state.greatest, states_of[i].greatest);
-                state = {Greatest::apply(state.greatest, states_of[i].greatest), f.combine(state.sum, states_of[i].sum)};
-                total = f.combine(total, next[i]);
-            }
-        }
-        block = end;
+        return;
     }
+    State state = {-INFINITY, 0.0f};
+    float total = 0.0f;
     for (; block < end; block += COMBINED) {
         const uint count = min(COMBINED, end - block);
         float next[SHARE];

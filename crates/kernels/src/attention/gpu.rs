@@ -1,4 +1,4 @@
-//! Attention's launches on a GPU: one for many queries, two for few.
+//! Attention's launches on a GPU: one for many queries; for few two, or one of clusters.
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
@@ -7,7 +7,9 @@ use super::{
     scoring::{self, MaskView, ScoreParams, View},
 };
 use crate::{
-    Argument, Launch, Plan, math,
+    Argument, Launch, Plan,
+    cuda::CudaArchitecture,
+    math,
     metal::{self, metal_file},
     order,
     quantized::cached,
@@ -19,11 +21,12 @@ pub(super) const SUMS: MetalFile = metal_file!("attention/block.metal");
 pub(super) const WALK: MetalFile = metal_file!("attention/walk.metal");
 
 /// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 16] {
+const fn of_tiles(kernel: MetalFile) -> [MetalFile; 17] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
     [
         metal::TYPES,
         metal::LAUNCHES,
+        metal::CLUSTERS,
         math::METAL,
         order::METAL,
         order::LANES,
@@ -61,6 +64,10 @@ const COMBINE: MetalForm = MetalForm::new(
 
 /// Keys of a block.
 pub(super) const BLOCK: u64 = 256;
+
+/// The devices that have clusters, and the most threadgroups of one.
+const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
+const LARGEST: u64 = 8;
 
 /// Rows of a tile at most.
 const ROWS: u64 = 8;
@@ -147,10 +154,11 @@ pub(super) fn plan(params: &Params, inputs: Inputs, device: &DeviceProperties) -
     let shape = Shape::new(params);
     if is_split(params, shape.tiles(params)) {
         let (shape, [.., positions, lengths]) = (Shape::spread(params, device), inputs.buffers());
-        let key = shape.key("attention_split", &inputs.of_tile());
-        let launch = Launch::on_gpu(key, SPLIT, params, inputs.buffers().into_iter().chain(SUMS_OF_BLOCKS));
-        let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(shape.memory());
-        return combined(launch, params, inputs.q.dtype, [positions, lengths]);
+        let end = End::of(&shape, params, shape.memory(), device);
+        let key = end.key(shape.key("attention_split", &inputs.of_tile()));
+        let launch = Launch::on_gpu(key, end.form(SPLIT), params, inputs.buffers().into_iter().chain(end.buffers(inputs.q.dtype)));
+        let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(shape.memory() + end.memory(&shape));
+        return end.plan(launch, params, inputs.q.dtype, [positions, lengths]);
     }
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
     let launch = Launch::on_gpu(shape.key("attention", &inputs.of_tile()), WHOLE, params, buffers);
@@ -181,12 +189,68 @@ pub(super) fn check_extents(params: &Params, device: &DeviceProperties) -> Resul
     Ok(())
 }
 
-/// Where a launch puts what each block gives: its sums, and its greatest score with the sum of its weights.
-pub(super) const SUMS_OF_BLOCKS: [(Parameter, Argument); 2] =
-    [(Parameter::update("sums", DType::F32), Argument::Scratch(0)), (Parameter::update("states", DType::F32), Argument::Scratch(1))];
+/// What puts together the sums of the blocks of keys, of which each has a threadgroup.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    /// The threadgroups of a cluster, so many, themselves.
+    Cluster(u32),
+    /// Another launch.
+    Launch,
+}
 
-/// `launch`, and the one that combines what it gives for each block of keys; `places` are the positions and the lengths.
-pub(super) fn combined(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
+impl End {
+    /// For threadgroups that take `memory` bytes without what they leave.
+    pub(super) fn of(shape: &Shape, params: &Params, memory: usize, device: &DeviceProperties) -> Self {
+        let (blocks, units) = (params.score.keys.div_ceil(BLOCK), device.compute_units as u64);
+        // Clusters of which some wait for others to end take longer than another launch.
+        let meets = blocks == 1 || CLUSTERED.is_of(device) && blocks <= LARGEST && shape.tiles(params) * blocks <= units;
+        let cluster = Self::Cluster(blocks as u32);
+        if meets && memory + cluster.memory(shape) <= device.threadgroup_memory { cluster } else { Self::Launch }
+    }
+
+    /// Bytes of threadgroup memory of what is left for a cluster: of each row the sums, the greatest score and the sum of weights.
+    pub(super) fn memory(self, shape: &Shape) -> usize {
+        match self {
+            Self::Cluster(_) => 4 * (shape.rows * (shape.padded_width() + 2)) as usize,
+            Self::Launch => 0,
+        }
+    }
+
+    fn cluster(self) -> u32 {
+        match self {
+            Self::Cluster(blocks) => blocks,
+            Self::Launch => 0,
+        }
+    }
+
+    pub(super) fn key(self, key: KernelKey) -> KernelKey {
+        key.with("cluster", self.cluster())
+    }
+
+    pub(super) fn form(self, form: MetalForm) -> MetalForm {
+        form.in_clusters(self.cluster().max(1))
+    }
+
+    /// Where the launch over blocks puts what each gives, its sums, and its greatest score with the sum of its weights; or the output, of type `dtype`.
+    pub(super) fn buffers(self, dtype: DType) -> [(Parameter, Argument); 3] {
+        let [sums, states] = ["sums", "states"].map(|name| Parameter::update(name, DType::F32).or_absent());
+        let y = Parameter::write("y", dtype).or_absent();
+        match self {
+            Self::Cluster(_) => [(sums, Argument::Absent), (states, Argument::Absent), (y, Argument::Output(0))],
+            Self::Launch => [(sums, Argument::Scratch(0)), (states, Argument::Scratch(1)), (y, Argument::Absent)],
+        }
+    }
+
+    /// `launch`, and the one that combines what it gives for each block of keys, if one does; `places` are the positions and the lengths.
+    pub(super) fn plan(self, launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
+        match self {
+            Self::Cluster(_) => Ok(launch.into()),
+            Self::Launch => combined(launch, params, dtype, places),
+        }
+    }
+}
+
+fn combined(launch: Launch, params: &Params, dtype: DType, places: [(Parameter, Argument); 2]) -> Result<Plan> {
     let [positions, lengths] = places.map(|(parameter, argument)| (parameter.prefetched(), argument));
     let buffers = [
         (Parameter::read("sums", DType::F32), Argument::Scratch(0)),

@@ -240,6 +240,10 @@ pub(crate) fn cases() -> Vec<Case> {
     for keys in [600, 5000] {
         cases.push(case(plain, Dims::new(32, 8, 1, keys, 128), PAIRS[4], Extra::default()));
     }
+    // Clusters of each size up to the largest; one that has no more room.
+    for (i, keys) in [500, 700, 1024, 1100, 1500, 1700, 2048, 2049].into_iter().enumerate() {
+        cases.push(case(plain, Dims::new(4, 1, 1, keys, 128), PAIRS[(i + 2) % 5], Extra::default()));
+    }
     cases.extend(packed_cases());
     cases.extend(masked_cases());
     cases.extend(odd_cases());

@@ -1,7 +1,8 @@
 // Attention of few queries: a threadgroup for each tile of rows and block of keys, so that a long context keeps the whole GPU busy. The sums of each
-// block go to memory, for combine.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read.
+// block go to memory, for combine.metal to put together in order: 4 bytes for each element of a value and row, against 2 · 256 elements read. The threadgroups
+// of a cluster, one for each block, put them together themselves.
 
-template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS>
+template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint CLUSTER>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_split(
     device const Q* q [[buffer(0)]],
     device const KV* k [[buffer(1)]],
@@ -11,7 +12,8 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     device const int* lengths [[buffer(5)]],
     device float* sums [[buffer(6)]],
     device float* states [[buffer(7)]],
-    constant Params& p [[buffer(8)]],
+    device Q* y [[buffer(8)]],
+    constant Params& p [[buffer(9)]],
     threadgroup float* shared [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]],
@@ -22,10 +24,17 @@ template <typename Q, typename KV, typename M, uint ROWS, uint LANES, uint COLUM
     T tile(p, q, k, v, mask, shared, lane, simdgroup, index / blocks / heads, index / blocks % heads);
     await_launches();
     tile.begin(positions, lengths);
-    if (block < tile.first_block() || block >= tile.last_block()) {
-        return;
+    const Shared<T> left = {reinterpret_cast<threadgroup float*>(tile.ranges + ROWS)};
+    if (tile.first_block() <= block && block < tile.last_block()) {
+        tile.start_keys(block);
+        tile.share_queries();
+        if (CLUSTER > 0) {
+            sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, left);
+        } else {
+            sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
+        }
     }
-    tile.start_keys(block);
-    tile.share_queries();
-    sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
+    if (CLUSTER > 0) {
+        left.combine(tile, block, blocks, y);
+    }
 }

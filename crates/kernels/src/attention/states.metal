@@ -31,3 +31,31 @@ struct Factors {
 
     float combine(float sum, float next_sum) const { return fma(sum, before, next_sum * next); }
 };
+
+// Blocks that a thread combines by itself.
+constant constexpr uint FEW = 8;
+
+// An element of a row's result, of the few blocks from `first` up to `end`: all that those left is on its way at once.
+template <typename L>
+inline float combine_few(thread const L& left, uint first, uint end) {
+    float sums[FEW];
+    State states[FEW];
+#pragma unroll
+    for (uint i = 0; i < FEW; ++i) {
+        if (first + i < end) {
+            sums[i] = left.sum(first + i);
+            states[i] = left.state(first + i);
+        }
+    }
+    State state = {-INFINITY, 0.0f};
+    float total = 0.0f;
+#pragma unroll
+    for (uint i = 0; i < FEW; ++i) {
+        if (first + i < end) {
+            const Factors f = Factors::of(state.greatest, states[i].greatest);
+            state = {Greatest::apply(state.greatest, states[i].greatest), f.combine(state.sum, states[i].sum)};
+            total = f.combine(total, sums[i]);
+        }
+    }
+    return state.greatest == -INFINITY ? 0.0f : total * (1.0f / state.sum);
+}

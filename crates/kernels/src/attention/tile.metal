@@ -49,6 +49,7 @@ struct Tile {
     // Elements of a value that are summed at once; rows whose sums meet at once.
     static constexpr constant uint HEIGHT = ROWS;
     static constexpr constant uint WIDTH = 32 * COLUMNS;
+    static constexpr constant uint PADDED = WIDTH * CHUNKS;
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
 

@@ -47,6 +47,9 @@ pub(crate) const TYPES: MetalFile = metal_file!("metal/types.metal");
 /// Waiting for the launches ahead, for kernels that may begin before those have ended: they call it themselves, after what they read early.
 pub(crate) const LAUNCHES: MetalFile = metal_file!("metal/launches.metal");
 
+/// Clusters of threadgroups, for kernels of a form [in clusters](elinvar_core::MetalForm::in_clusters).
+pub(crate) const CLUSTERS: MetalFile = metal_file!("metal/clusters.metal");
+
 #[cfg(test)]
 mod tests {
     use elinvar_core::MAX_RANK;

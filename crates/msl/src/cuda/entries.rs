@@ -19,6 +19,8 @@ pub struct CudaEntry<'a> {
     /// Of a kernel that waits for the launches ahead itself (`elv::await_launches`), indices of the buffers that it reads before, which no launch in
     /// flight may write. `None`: the entry waits before the kernel begins.
     pub prefetched: Option<&'a [u32]>,
+    /// Threadgroups of a cluster.
+    pub cluster: u32,
 }
 
 /// The threadgroups of the launches that a lowered text is for.
@@ -88,8 +90,9 @@ fn entry(number: usize, kernel: &Kernel, wanted: &CudaEntry<'_>, threadgroups: T
         Some(threads) if threads < MAX_THREADS => format!("__launch_bounds__({threads}) "),
         _ => String::new(),
     };
+    let cluster = if wanted.cluster > 1 { format!("__cluster_dims__({}, 1, 1) ", wanted.cluster) } else { String::new() };
     let _ = writeln!(text, "typedef decltype({address}) {function};");
-    let _ = writeln!(text, "extern \"C\" __global__ void {bounds}{symbol}({}) {{", parameters.join(", "));
+    let _ = writeln!(text, "extern \"C\" __global__ void {cluster}{bounds}{symbol}({}) {{", parameters.join(", "));
     if shared > 0 {
         text.push_str("  extern __shared__ __align__(16) char elv_shared[];\n");
     }

@@ -122,7 +122,8 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
     let text = "template <typename T> [[max_total_threads_per_threadgroup(64)]] kernel void k(device T* x [[buffer(0)]], device const T* y [[buffer(2)]], constant P& p [[buffer(1)]], \
                 threadgroup T* s [[threadgroup(0)]], threadgroup uint* t [[threadgroup(1)]], uint i [[thread_index_in_simdgroup]]) {}";
     let module = Module::read(text).unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1], prefetched: None }], Threadgroups::Uniform).unwrap();
+    let lowered =
+        module.lower_for_cuda(&[CudaEntry { kernel: "k<half>", inline: &[1], prefetched: None, cluster: 1 }], Threadgroups::Uniform).unwrap();
     assert_eq!((lowered.entries[0].symbol.as_str(), lowered.entries[0].grid), ("elv_0_k_half_", false));
     let head = "extern \"C\" __global__ void __launch_bounds__(64) elv_0_k_half_(elv::target_t<0, elv_kernel_0>* a0, \
                 elv::target_t<1, elv_kernel_0>* a1, \
@@ -134,9 +135,17 @@ fn entries_pass_on_buffers_values_shared_memory_and_positions() {
 }
 
 #[test]
+fn an_entry_has_its_cluster() {
+    let module = Module::read("[[max_total_threads_per_threadgroup(64)]] kernel void k(device float* x [[buffer(0)]]) {}").unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], prefetched: None, cluster: 4 }], Threadgroups::Uniform).unwrap();
+    let head = "extern \"C\" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(64) elv_0_k(";
+    assert!(lowered.text.contains(head), "{}", lowered.text);
+}
+
+#[test]
 fn grids_are_passed_to_kernels_that_ask() {
     let module = Module::read("kernel void k(uint2 n [[threads_per_grid]]) {}").unwrap();
-    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], prefetched: None }], Threadgroups::Uniform).unwrap();
+    let lowered = module.lower_for_cuda(&[CudaEntry { kernel: "k", inline: &[], prefetched: None, cluster: 1 }], Threadgroups::Uniform).unwrap();
     assert!(lowered.entries[0].grid);
     assert!(lowered.text.contains("__global__ void elv_0_k(elv::extent elv_grid) {\n  elv::await_launches();\n  ("), "{}", lowered.text);
 }
@@ -144,7 +153,7 @@ fn grids_are_passed_to_kernels_that_ask() {
 #[test]
 fn threads_outside_a_grid_leave_before_the_kernel_begins() {
     let module = Module::read("kernel void k(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] = 1; }").unwrap();
-    let wanted = [CudaEntry { kernel: "k", inline: &[], prefetched: None }];
+    let wanted = [CudaEntry { kernel: "k", inline: &[], prefetched: None, cluster: 1 }];
     let [uniform, nonuniform] = [Threadgroups::Uniform, Threadgroups::Nonuniform].map(|groups| module.lower_for_cuda(&wanted, groups).unwrap());
     assert!(!uniform.entries[0].grid && !uniform.text.contains("ELV_NONUNIFORM") && !uniform.text.contains("return;"), "{}", uniform.text);
     assert!(nonuniform.entries[0].grid && nonuniform.text.starts_with("#define ELV_NONUNIFORM\n"), "{}", nonuniform.text);
@@ -179,7 +188,7 @@ fn every_file_that_the_prelude_includes_is_there() {
 
 /// What is added to a text for a kernel `k`.
 fn entry(text: &str, prefetched: Option<&[u32]>) -> String {
-    lowered(text, &[CudaEntry { kernel: "k", inline: &[], prefetched }]).split_once("elinvar-entries").unwrap().1.to_owned()
+    lowered(text, &[CudaEntry { kernel: "k", inline: &[], prefetched, cluster: 1 }]).split_once("elinvar-entries").unwrap().1.to_owned()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, DeviceKind, DeviceProperties};
 use elinvar_kernels::{
-    Operator, Plan, Precision, TensorInfo,
+    Launch, Operator, Plan, Precision, TensorInfo,
     attention::{Attention, Scoring, decode::DecodeAttention, gradient::AttentionGradient},
     attention_scores::AttentionScores,
     cuda::CudaFeatures,
@@ -117,7 +117,7 @@ fn a_gpu_splits_long_contexts_of_few_queries() {
     };
     let grids = |plan: &Plan| plan.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0[0])).collect::<Vec<_>>();
     let constants = "f32_f32_bool_rows4_lanes8_columns2_chunks1";
-    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}"), 2 * 4), ("attention_combine_f32".to_owned(), 16)]);
+    assert_eq!(grids(&plan(1, 1000)), [(format!("attention_split_{constants}_cluster0"), 2 * 4), ("attention_combine_f32".to_owned(), 16)]);
     assert_eq!(grids(&plan(1, 256)), [(format!("attention_{constants}"), 2)]);
     assert_eq!(plan(1, 1000).scratch, [4 * 8 * 4 * 64, 4 * 8 * 4 * 2]);
     assert_eq!(plan(100, 1000).launches.len(), 1);
@@ -176,7 +176,8 @@ fn fast_precision_takes_tensor_cores_where_they_serve() {
     };
     assert_eq!(packed(&hopper, 200), ["dequantize_Q8_0", "dequantize_Q8_0", "attention_prefill"]);
     assert_eq!(packed(&simulated, 200), ["dequantize_Q8_0", "dequantize_Q8_0", "attention_tiled"]);
-    assert_eq!([packed(&hopper, 1), packed(&ampere, 200)], [vec!["attention_split", "attention_combine"], vec!["attention"]]);
+    assert_eq!(packed(&ampere, 1), ["attention_split", "attention_combine"]);
+    assert_eq!([packed(&hopper, 1), packed(&ampere, 200)], [["attention_split"], ["attention"]]);
     // Those whose keys are split have kernels of their own.
     assert!(other.iter().all(|(key, .., cuda)| !key.contains("prefill") && *cuda == key.starts_with("attention_split_fast")), "{other:?}");
     assert_eq!(other.iter().filter(|(.., cuda)| *cuda).count(), 1, "{other:?}");
@@ -274,7 +275,7 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
     let expected = [("attention_decode_fast_f32_f16_width64", [7, 1, 2]), ("attention_combine_fast_f32_f16_width64", [2, 8, 1])];
     assert_eq!(on_tensor_cores, expected.map(|(key, grid)| (key.to_owned(), grid)));
     // A cluster takes few keys.
-    let hopper = DeviceProperties { features: CudaFeatures::of(90, true), ..ampere };
+    let hopper = DeviceProperties { features: CudaFeatures::of(90, true), ..ampere.clone() };
     let in_cluster = plan(&hopper);
     assert_eq!(
         in_cluster.launches.iter().map(|l| (l.kernel.key.to_string(), l.grid.0)).collect::<Vec<_>>(),
@@ -287,6 +288,20 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
         ("attention_decode_fast_f32_f16_width64_cluster4", [4, 1, 2])
     );
     assert_eq!(plan(&gpu).launches[0].kernel.key.operator, "attention_decode");
+    // So does one in strict precision, of a threadgroup for each block of keys, as long as they are at most eight and all run at once.
+    let strict = |keys: usize, device: &DeviceProperties| {
+        let mut inputs = inputs(1, 64);
+        (inputs[0], inputs[4]) = (info(DType::F16, &[2, keys, 64]), info(DType::F16, &[2, keys, 64]));
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+        let launch = |l: &Launch| (l.kernel.key.operator.to_string(), l.grid.0[0], l.kernel.metal.as_ref().unwrap().form().unwrap().cluster);
+        plan.launches.iter().map(launch).collect::<Vec<_>>()
+    };
+    let large = DeviceProperties { compute_units: 132, ..hopper.clone() };
+    assert_eq!(strict(600, &hopper), [("attention_decode".to_owned(), 2 * 3, 3)]);
+    assert_eq!(strict(2048, &large), [("attention_decode".to_owned(), 8 * 8, 8)]);
+    let two = |threadgroups: u32| [("attention_decode".to_owned(), threadgroups, 1), ("attention_combine".to_owned(), 8 * 2, 1)];
+    assert_eq!([strict(2048, &hopper), strict(2049, &large)], [two(2 * 8), two(8 * 9)]);
+    assert_eq!([strict(600, &gpu), strict(600, &ampere)], [two(2 * 3), two(2 * 3)]);
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");
 }
@@ -300,8 +315,8 @@ fn tiles_have_fewer_rows_where_units_would_be_idle() {
         let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), &device).unwrap();
         (plan.launches[0].kernel.key.to_string(), plan.launches[0].grid.0[0])
     };
-    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1".to_owned(), 32));
-    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1".to_owned(), 128));
+    assert_eq!(key(16), ("attention_split_bf16_bf16_bool_rows4_lanes8_columns2_chunks1_cluster0".to_owned(), 32));
+    assert_eq!(key(132), ("attention_split_bf16_bf16_bool_rows1_lanes8_columns2_chunks1_cluster0".to_owned(), 128));
 }
 
 /// One query or many, alone or among others: whatever shares out the work, no other kernels attend.

@@ -88,7 +88,7 @@ inline void quantise_both(thread const T& tile, device uchar* key_row, device uc
     }
 }
 
-template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint WHOLE>
+template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint CLUSTER>
 [[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
     device KV* cache [[buffer(0)]],
     device KV* value_cache [[buffer(1)]],
@@ -139,13 +139,10 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     if (!fits && index == 0 && thread_index == 0) {
         reject(error_flag, 0);
     }
+    const Shared<T> left = {value + T::PADDED};
     if (!has_block) {
-        // Of a position that is rejected there is nothing to attend.
-        for (uint i = thread_index; WHOLE != 0 && i < ROWS * value_width; i += THREADS) {
-            const uint r = i / value_width;
-            if (tile.exists(r)) {
-                y[row_of(p.y, 0, tile.head(r), 0) + i % value_width] = narrow<Q>(0.0f);
-            }
+        if (CLUSTER > 0) {
+            left.combine(tile, block, blocks, y);
         }
         return;
     }
@@ -197,7 +194,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         for (uint i = width + thread_index; i < LANES * SLOTS; i += THREADS) {
             key[i] = 0.0f;
         }
-        for (uint i = thread_index; i < T::WIDTH * CHUNKS; i += THREADS) {
+        for (uint i = thread_index; i < T::PADDED; i += THREADS) {
             if (i >= value_width) {
                 value[i] = 0.0f;
                 continue;
@@ -207,8 +204,9 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         quantise_both(tile, key_row, to, key, value, writes);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (WHOLE != 0) {
-        sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Whole<Q>{y, value + T::WIDTH * CHUNKS});
+    if (CLUSTER > 0) {
+        sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, left);
+        left.combine(tile, block, blocks, y);
     } else {
         sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
     }

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Parameter, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{
     Attention, Params,
@@ -39,6 +39,7 @@ use crate::{
 const FILES: &[MetalFile] = &[
     metal::TYPES,
     metal::LAUNCHES,
+    metal::CLUSTERS,
     math::METAL,
     order::METAL,
     order::LANES,
@@ -258,21 +259,14 @@ impl DecodeAttention {
             return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
         let shape = gpu::Shape::spread(&params, device);
-        // One block of keys leaves nothing to be combined.
-        let is_whole = params.score.keys <= gpu::BLOCK;
-        let key = shape.key("attention_decode", &[q, kv]).with("whole", is_whole);
-        let left = gpu::SUMS_OF_BLOCKS.map(|(parameter, argument)| (parameter.or_absent(), if is_whole { Argument::Absent } else { argument }));
-        let y = (Parameter::write("y", q).or_absent(), if is_whole { Argument::Output(0) } else { Argument::Absent });
-        let launch = Launch::on_gpu(key, METAL, &block, buffers.into_iter().chain(left).chain([y]));
-        // The new key and value, and scales of the rows.
-        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width() + shape.rows) as usize;
-        let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory);
-        let plan = if is_whole {
-            launch.into()
-        } else {
-            let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-            gpu::combined(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?
-        };
+        // The new key and value.
+        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
+        let end = gpu::End::of(&shape, &params, memory, device);
+        let key = end.key(shape.key("attention_decode", &[q, kv]));
+        let launch = Launch::on_gpu(key, end.form(METAL), &block, buffers.into_iter().chain(end.buffers(q)));
+        let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory + end.memory(&shape));
+        let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
+        let plan = end.plan(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?;
         Ok(plan.with_operations(params.operations()))
     }
 }

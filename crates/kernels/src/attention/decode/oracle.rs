@@ -109,6 +109,10 @@ pub(crate) fn cases() -> Vec<Case> {
         let partly = Token { rotary: 32, ..token(Dims { value_width, ..Dims::new(6, 2, 1, 280, width) }, 270, PACKED) };
         cases.push(partly.case(DecodeAttention { interleaved: i % 2 == 1, ..plain }));
     }
+    // As many blocks as the largest cluster takes, and more: of the first only, of some, of all.
+    for (i, (keys, position)) in [(1000, 999), (1700, 200), (2048, 700), (2048, 2047), (2049, 2048)].into_iter().enumerate() {
+        cases.push(token(Dims::new(8, 2, 1, keys, 128), position, PAIRS[i % 5]).case(plain));
+    }
     // Several tiles of heads for one of keys; keys too long for the kernel; and what matrix units do not take.
     cases.push(token(Dims::new(24, 2, 1, 270, 32), 263, PACKED).case(plain));
     cases.push(token(Dims::new(2, 1, 1, 20, 320), 7, PACKED).case(plain));

@@ -37,10 +37,11 @@ pub const PAGE: usize = 32;
 /// What a kernel reports of a page that it rejects.
 pub(crate) const REJECTION: &str = "a table names a page that the cache does not have: give every attended key a page below the cache's count";
 
-const fn files(kernel: MetalFile) -> [MetalFile; 18] {
+const fn files(kernel: MetalFile) -> [MetalFile; 19] {
     [
         metal::TYPES,
         metal::LAUNCHES,
+        metal::CLUSTERS,
         math::METAL,
         order::METAL,
         order::LANES,
@@ -172,9 +173,11 @@ impl PagedAttention {
         let buffers = [q, k, v, table, positions.clone()];
         let shape = gpu::Shape::spread(attention, device);
         if gpu::is_split(attention, gpu::tiles(attention)) {
-            let launch = Launch::on_gpu(shape.key("attention_paged_split", &types), SPLIT, params, buffers.into_iter().chain(gpu::SUMS_OF_BLOCKS));
-            let launch = shape.over_blocks(launch, attention)?.with_threadgroup_memory(shape.memory());
-            return gpu::combined(launch, attention, inputs.q.dtype, [positions, lengths]);
+            let end = gpu::End::of(&shape, attention, shape.memory(), device);
+            let key = end.key(shape.key("attention_paged_split", &types));
+            let launch = Launch::on_gpu(key, end.form(SPLIT), params, buffers.into_iter().chain(end.buffers(inputs.q.dtype)));
+            let launch = shape.over_blocks(launch, attention)?.with_threadgroup_memory(shape.memory() + end.memory(&shape));
+            return end.plan(launch, attention, inputs.q.dtype, [positions, lengths]);
         }
         let buffers = buffers.into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
         let launch = Launch::on_gpu(shape.key("attention_paged", &types), WHOLE, params, buffers);

@@ -43,6 +43,33 @@ __forceinline__ void trigger_launches() {
 #endif
 }
 
+// Until all threadgroups of the cluster are here, and what they wrote can be read.
+__forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Until none of them reads what others have; nothing is reported.
+__forceinline__ void leave_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+// What the threadgroup of this number in the cluster has where this one has `from`.
+__forceinline__ float load_from_cluster(uint number, const float* from) {
+  float value = 0.0f;
+#if __CUDA_ARCH__ >= 900
+  uint there;
+  asm("{.reg .u64 a; .reg .u32 b; cvta.to.shared.u64 a, %1; cvt.u32.u64 b, a; mapa.shared::cluster.u32 %0, b, %2;}" : "=r"(there) : "l"(from), "r"(number));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(there) : "memory");
+#endif
+  return value;
+}
+
 // Sixteen bytes that are read once, past the first cache.
 __forceinline__ metal::vec<uint, 4> load_uncached(const metal::vec<uint, 4>* from) {
   uint a, b, c, d;
