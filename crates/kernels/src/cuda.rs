@@ -27,6 +27,9 @@ pub(crate) const CLUSTERS: MetalFile = metal_file!("cuda/clusters.cu");
 /// Copies to shared memory in whole pieces, after [`INSTRUCTIONS`].
 pub(crate) const COPIES: MetalFile = metal_file!("cuda/copies.cu");
 
+/// Maps of tensors for the unit that copies boxes of them, after [`INSTRUCTIONS`].
+pub(crate) const TENSOR_MAPS: MetalFile = metal_file!("cuda/maps.cu");
+
 /// Instructions of compute capability 9.0, after [`NUMBERS`].
 pub(crate) const INSTRUCTIONS: MetalFile = metal_file!("cuda/instructions.cu");
 

@@ -45,13 +45,14 @@ DEVICE void make_maps(unsigned char* maps, u32 shared, const ELEMENT* x, const L
     const ELEMENT* matrix = lane == 0 ? layers[0].w : lane == 1 ? layers[1].w : lane == 2 ? layers[2].w : x;
     const u64 n = lane == 0 ? p.n[0] : lane == 1 ? p.n[1] : lane == 2 ? p.n[2] : p.m;
     if (lane < MAPS && n > 0) {
-        make_map(shared + 128 * lane, {matrix, p.k, n, lane == ROW_MAP ? BLOCK : COLUMNS / 2});
+        make_map(shared + MAP * lane, Mapped<2>{matrix, {u32(p.k), u32(n)}, {2 * p.k}, lane == ROW_MAP ? BLOCK : COLUMNS / 2});
     }
     __syncwarp();
 #pragma unroll
     for (u32 i = 0; i < MAPS; ++i) {
         if (i == ROW_MAP || p.n[i % 3] > 0) {
-            publish_map(maps + 128 * i, shared + 128 * i);
+            publish_map(maps + MAP * i, shared + MAP * i);
+            await_map(maps + MAP * i);
         }
     }
 }
@@ -82,12 +83,12 @@ DEVICE void send(Place place, const ELEMENT* x, const unsigned char* maps, const
             if (lane == 0) {
                 expect(place.full(), MAPPED ? ROWS + 2 * HALF : 0);
                 if constexpr (MAPPED) {
-                    copy_box(place.rows(), maps + 128 * ROW_MAP, piece * PANEL, u32(tile.row), place.full());
+                    copy_box(place.rows(), maps + MAP * ROW_MAP, piece * PANEL, u32(tile.row), place.full());
 #pragma unroll
                     for (u32 h = 0; h < 2; ++h) {
                         if (CLUSTER == 1 || h == blockIdx.x % CLUSTER) {
                             const Half half(tile, h, height);
-                            copy_box_to_all(place.columns() + h * HALF, maps + 128 * half.number, piece * PANEL, half.first, place.full(), CLUSTER);
+                            copy_box_to_all(place.columns() + h * HALF, maps + MAP * half.number, piece * PANEL, half.first, place.full(), CLUSTER);
                         }
                     }
                 }

@@ -11,7 +11,7 @@ use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
     collective::{self, Push},
-    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, VECTORS},
+    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, TENSOR_MAPS, VECTORS},
     launch::product_operations,
     math,
     matmul::dtype_code,
@@ -99,7 +99,6 @@ params! {
     }
 }
 
-const MAPPED: MetalFile = metal_file!("chain/maps.cu");
 const TILES: MetalFile = metal_file!("chain/tiles.cu");
 const RING: MetalFile = metal_file!("chain/ring.cu");
 const DECODERS: MetalFile = metal_file!("chain/decoders.cu");
@@ -157,7 +156,7 @@ const fn many_rows(pushes: usize) -> [MetalFile; 16] {
         COPIES,
         CLUSTERS,
         EIGHTS,
-        MAPPED,
+        TENSOR_MAPS,
         pushes,
         push,
         inbox,

@@ -200,10 +200,10 @@ fn gradients_of_fast_precision_take_tensor_cores_where_they_serve() {
         let plan = gradient.plan(&inputs, &gradient.infer(&inputs).unwrap(), &device(capability)).unwrap();
         plan.launches.iter().map(|launch| (launch.kernel.key.to_string(), launch.grid.0[0])).collect::<Vec<_>>()
     };
-    let named = |kernels: [(&str, u32); 2]| kernels.map(|(name, groups)| (name.to_owned(), groups)).to_vec();
+    let named = |kernels: &[(&str, u32)]| kernels.iter().map(|&(name, groups)| (name.to_owned(), groups)).collect::<Vec<_>>();
     let hopper = [("attention_gradient_queries_bf16_width128", 132), ("attention_gradient_keys_bf16_width128", 4 * 8)];
-    assert_eq!(plan(90, DType::BF16, 1000, 128), named(hopper));
-    let ampere = named([("attention_backward_queries_bf16_width128", 16 * 32), ("attention_backward_keys_bf16_width128", 8 * 8)]);
+    assert_eq!(plan(90, DType::BF16, 1000, 128), named(&hopper));
+    let ampere = named(&[("attention_backward_queries_bf16_width128", 16 * 32), ("attention_backward_keys_bf16_width128", 8 * 8)]);
     assert_eq!([plan(80, DType::BF16, 1000, 128), plan(100, DType::BF16, 1000, 128)], [ampere.clone(), ampere]);
     // Too few queries for a tile of 128, and types and widths that no instruction or kernel has.
     assert!(plan(90, DType::BF16, 63, 128)[0].0.starts_with("attention_backward"));

@@ -132,7 +132,7 @@ impl Operator for AttentionGradient {
             return Ok(Plan::from(launch.over(Extent::linear(u32::from(!is_empty)), Extent::linear(1))).with_operations(operations));
         }
         if self.precision.is_fast()
-            && let Some(plan) = tensor_cores::plan(&params, inputs, buffers.clone(), device)
+            && let Some(plan) = tensor_cores::plan(&params, inputs, &buffers, device)
         {
             return Ok(plan.with_operations(operations));
         }

@@ -1,9 +1,10 @@
 //! The kernels for compute capability 8.0 and later, by products of warps.
 
-use elinvar_core::{DeviceProperties, MetalFile};
+use elinvar_core::{DType, DeviceProperties, MetalFile, Parameter};
 
-use super::tensor_cores::{Kernel, OUTPUTS};
+use super::tensor_cores::{Buffers, Kernel, Kernels, OUTPUTS};
 use crate::{
+    Argument,
     attention::{
         Params,
         scoring::{MaskView, ScoreParams, View},
@@ -38,19 +39,31 @@ const THREADS: u32 = 128;
 const TEAMS: u64 = 2;
 
 /// The kernels, if the device has the instructions.
-pub(super) fn kernels(s: &ScoreParams, device: &DeviceProperties) -> Option<[Kernel; 2]> {
+pub(super) fn kernels(s: &ScoreParams, buffers: &Buffers, device: &DeviceProperties) -> Option<Kernels> {
+    if !ARCHITECTURE.is_of(device) {
+        return None;
+    }
     let block = BLOCK_ELEMENTS / s.width;
     // Tiles of own rows, a number of each, and a range; of each team tiles of two stages, and four numbers of each query of one.
     let pitch = 2 * s.width + 16;
     let memory = |teams: u64| 2 * ROWS * pitch + 4 * ROWS + 16 + teams * (4 * block * pitch + 2 * 16 * block);
-    let kernel = |entry, [rows, heads, teams]: [u64; 3]| Kernel {
+    let kernel = |entry, [rows, heads, teams]: [u64; 3], buffers| Kernel {
         entry,
         files: FILES,
         architecture: ARCHITECTURE,
         groups: rows.div_ceil(ROWS) * heads * s.batch,
         threads: THREADS * teams as u32,
         memory: memory(teams),
+        buffers,
     };
-    let kernels = [kernel("attention_backward_queries", [s.queries, s.heads, 1]), kernel("attention_backward_keys", [s.keys, s.kv_heads, TEAMS])];
-    ARCHITECTURE.is_of(device).then_some(kernels)
+    let [q, k, v, _, positions, lengths, y, dy, dq, dk, dv] = buffers.clone();
+    let statistics = |parameter| (parameter, Argument::Scratch(0));
+    let given = [q, k, v, positions, lengths];
+    let of_queries = given.clone().into_iter().chain([y, dy.clone(), dq, statistics(Parameter::write("statistics", DType::F32))]);
+    let of_keys = given.into_iter().chain([dy, statistics(Parameter::read("statistics", DType::F32)), dk, dv]);
+    let kernels = vec![
+        kernel("attention_backward_queries", [s.queries, s.heads, 1], of_queries.collect()),
+        kernel("attention_backward_keys", [s.keys, s.kv_heads, TEAMS], of_keys.collect()),
+    ];
+    Some(Kernels { kernels, scratch: vec![(8 * s.batch * s.heads * s.queries) as usize] })
 }

@@ -1,28 +1,20 @@
 // Attention's gradient by its keys and values on the tensor cores of compute capability 9.0: fast precision, in CUDA C++.
 //
 // A thread block has 128 keys of one head, and walks over the queries that attend them, 64 at a time, of all heads that share the keys. One warpgroup copies
-// queries and the gradients of their outputs to a ring of buffers, and finds what is known of the queries. The other two have 64 keys each: scores, whose
-// rows are keys, and products of values and gradients by wgmma; weights from the statistics of attention_gradient_queries; sums by wgmma.
+// queries, what is known of them, and the gradients of their outputs to a ring of buffers, or has the unit for it do so. The other two have 64 keys each:
+// scores, whose rows are keys, and products of values and gradients by wgmma; weights from what attention_gradient_queries found; sums by wgmma.
 //
 // Macros: Q and KV (f16 or bf16, the same) and WIDTH (64 or 128).
-
-// What is known of an item's queries.
-struct Queries {
-    // Where their weights begin, in powers of two, and the products of outputs and gradients.
-    float2 statistics[BLOCK];
-    // The keys that each attends, and those that all do.
-    KeyRange attended[BLOCK];
-    KeyRange all;
-};
 
 struct Header {
     unsigned char barriers[256];
     int range[2];
-    __align__(16) Queries items[STAGES / 2];
+    Queries items[STAGES / 2];
 
     DEVICE Queries& queries(u32 item) { return items[item / 2 % (STAGES / 2)]; }
 };
 static_assert(sizeof(Header) <= HEADER, "the header is too small");
+static_assert(BLOCK == TILE, "what is known of queries comes with them");
 
 // The keys of a thread block, and the queries that attend them.
 struct Tile {
@@ -62,22 +54,7 @@ DEVICE Tile find_tile(Header& header, const ScoreParams& s, const int* positions
     return tile;
 }
 
-// A warp finds what is known of BLOCK queries from `first` on.
-DEVICE void find_queries(Queries& to, const Tile& tile, const ScoreParams& s, const int* positions, const int* lengths, const float2* statistics,
-                         int first) {
-    KeyRange all = {0, 0x7fffffff};
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < BLOCK; i += 32) {
-        const int query = first + i;
-        const bool exists = tile.queries.start <= query && query < tile.queries.end;
-        const KeyRange range = exists ? attended(s, positions, lengths, tile.batch, query) : KeyRange{0, 0};
-        to.statistics[i] = exists ? statistics[query] : make_float2(-NEVER, 0.0f);
-        to.attended[i] = range;
-        all = {max(all.start, range.start), min(all.end, range.end)};
-    }
-    to.all = {__reduce_max_sync(~0u, all.start), __reduce_min_sync(~0u, all.end)};
-}
-
+// Queries and the gradients of their outputs come as items in the order in which they are released: the gradients first.
 struct Differentiation {
     Computer& computer;
     Header& header;
@@ -94,7 +71,7 @@ struct Differentiation {
     DEVICE void weigh(const Queries& queries) {
 #pragma unroll
         for (int i = 0; i < BLOCK / 2; ++i) {
-            scores[i] = exp2_approximate(fmaf(scores[i], scale, -queries.statistics[i / 4 * 8 + computer.column() + i % 2].x));
+            scores[i] = exp2_approximate(fmaf(scores[i], scale, -queries.start[i / 4 * 8 + computer.column() + i % 2]));
         }
         if (tile.first < queries.all.start || queries.all.end < tile.first + ROWS) {
 #pragma unroll
@@ -104,67 +81,122 @@ struct Differentiation {
                 scores[i] = range.start <= key && key < range.end ? scores[i] : 0.0f;
             }
         }
+        computer.narrow(scores, weights);
     }
 
-    // Products of an item, and sums of keys of the one before, which go on until its scores are there.
-    template <bool IS_FIRST>
-    DEVICE void take() {
-        const Memory memory = computer.memory;
-        const u32 item = computer.items, rows = computer.await_item(item), outputs = computer.await_item(item + 1);
-        const Queries& queries = header.queries(item);
-        if constexpr (!IS_FIRST) {
-            computer.begin_sums(of_keys, slopes, memory.stage(item - 2));
-        }
-        computer.begin_scores(scores, 0, rows);
-        computer.begin_scores(gradients, 1, outputs);
-        await_products<1>();
-        settle(scores);
-        settle(of_keys);
-        if constexpr (!IS_FIRST) {
-            computer.release(memory.empty(item - 2));
-        }
-        weigh(queries);
-        computer.narrow(scores, weights);
-        computer.begin_sums(of_values, weights, outputs);
-        await_products<1>();
-        settle(gradients);
+    DEVICE void differentiate(const Queries& queries) {
 #pragma unroll
         for (int i = 0; i < BLOCK / 2; ++i) {
-            gradients[i] = scores[i] * (gradients[i] - queries.statistics[i / 4 * 8 + computer.column() + i % 2].y);
+            const u32 pair = weights[i / 8][i / 2 % 4];
+            const float product = queries.product[i / 4 * 8 + computer.column() + i % 2];
+            gradients[i] = (i % 2 == 0 ? low(pair) : high(pair)) * (gradients[i] - product);
         }
         computer.narrow(gradients, slopes);
-        await_products<0>();
+    }
+
+    // An item's weights are there, and its sums of values under way. They go on while the gradients of its weights and the next scores are made, and its sums
+    // of keys while the next weights are found.
+    template <bool IS_FIRST, bool IS_LAST>
+    DEVICE void take() {
+        const Memory memory = computer.memory;
+        const u32 item = computer.items;
+        computer.begin_scores(gradients, 1, memory.stage(item));
+        if constexpr (!IS_LAST) {
+            computer.begin_scores(scores, 0, computer.await_item(item + 3));
+        }
+        await_products<IS_LAST ? 0 : 1>();
+        settle(gradients);
         settle(of_values);
-        computer.release(memory.empty(item + 1));
+        computer.release(memory.empty(item));
+        differentiate(header.queries(item));
+        computer.begin_sums(of_keys, slopes, memory.stage(item + 1));
+        if constexpr (!IS_LAST) {
+            await_products<1>();
+            settle(scores);
+            weigh(header.queries(item + 2));
+            computer.begin_sums(of_values, weights, computer.await_item(item + 2));
+            await_products<1>();
+            settle(of_keys);
+            computer.release(memory.empty(item + 1));
+        }
         computer.items += 2;
     }
 
     DEVICE void run() {
         wait(computer.memory.own_full(), 0);
-        take<true>();
-        for (int turn = 1; turn < tile.turns(); ++turn) {
-            take<false>();
+        computer.begin_scores(scores, 0, computer.await_item(1));
+        await_products<0>();
+        settle(scores);
+        weigh(header.queries(0));
+        computer.begin_sums(of_values, weights, computer.await_item(0));
+        if (tile.turns() == 1) {
+            take<true, true>();
+        } else {
+            take<true, false>();
+            for (int turn = 2; turn < tile.turns(); ++turn) {
+                take<false, false>();
+            }
+            take<false, true>();
         }
-        computer.begin_sums(of_keys, slopes, computer.memory.stage(computer.items - 2));
         await_products<0>();
         settle(of_keys);
     }
 };
 
-DEVICE void copy_all(Memory memory, Header& header, const Tile& tile, const Params& p, const int* positions, const int* lengths, const Q* q, const KV* k,
-                     const KV* v, const Q* dy, const float2* statistics) {
+// Calls a function with the head and the first query of each of the tile's blocks.
+template <typename Take>
+DEVICE void for_each_block(const Tile& tile, Take take) {
+    for (int head = tile.head * tile.group; head < (tile.head + 1) * tile.group; ++head) {
+        for (int first = tile.queries.start / BLOCK * BLOCK; first < tile.queries.end; first += BLOCK) {
+            take(head, first);
+        }
+    }
+}
+
+// By a thread: has the unit that copies fill the ring.
+DEVICE void send_all(Memory memory, Header& header, const Tile& tile, const ScoreParams& s, const unsigned char* maps, const Queries* tiles) {
+    u32 item = 0;
+    await_map(maps);
+    await_map(maps + MAP);
+    for_each_block(tile, [&](int head, int first) {
+        for (int of_query = 0; of_query < 2; ++of_query, ++item) {
+            const u32 full = memory.full(item);
+            wait(memory.empty(item), item / STAGES % 2 ^ 1);
+            expect(full, 2 * WIDTH * BLOCK + (of_query ? sizeof(Queries) : 0));
+#pragma unroll
+            for (int column = 0; column < WIDTH; column += PANEL) {
+                copy_box(memory.stage(item) + column / PANEL * 128 * BLOCK, of_query ? maps : maps + MAP, column, first, head, tile.batch, full);
+            }
+            if (of_query) {
+                copy_bulk(shared_address(&header.queries(item)), tiles + tile_of(s, tile.batch, head, first), sizeof(Queries), full);
+            }
+        }
+    });
+}
+
+DEVICE void copy_all(Memory memory, Header& header, const Tile& tile, const Params& p, const Q* q, const KV* k, const KV* v, const Q* dy,
+                     const Queries* tiles, const unsigned char* maps) {
     const ScoreParams& s = p.score;
     Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
     copier.copy_own(0, k + row_of(s.k, tile.batch, tile.head, 0), s.k.token, tile.first, int(s.keys));
     copier.copy_own(1, v + row_of(p.v, tile.batch, tile.head, 0), p.v.token, tile.first, int(s.keys));
-    for (int turn = 0; turn < tile.turns(); ++turn) {
-        const int head = tile.head * tile.group + turn / tile.blocks(), first = (tile.queries.start / BLOCK + turn % tile.blocks()) * BLOCK;
-        copier.copy_item(q + row_of(s.q, tile.batch, head, 0), s.q.token, first, tile.queries, [&] {
-            const float2* of_head = statistics + (i64(tile.batch) * i64(s.heads) + head) * i64(s.queries);
-            find_queries(header.queries(copier.items), tile, s, positions, lengths, of_head, first);
-        });
-        copier.copy_item(dy + row_of(p.y, tile.batch, head, 0), p.y.token, first, tile.queries);
+    if (are_mapped(q, s.q, s) && are_mapped(dy, p.y, s)) {
+        copier.finish();
+        if (threadIdx.x % 128 == 0) {
+            send_all(memory, header, tile, s, maps, tiles);
+        }
+        return;
     }
+    for_each_block(tile, [&](int head, int first) {
+        copier.copy_item(dy + row_of(p.y, tile.batch, head, 0), p.y.token, first, tile.queries);
+        copier.copy_item(q + row_of(s.q, tile.batch, head, 0), s.q.token, first, tile.queries, [&] {
+            const Queries* from = tiles + tile_of(s, tile.batch, head, first);
+            const u32 to = shared_address(&header.queries(copier.items));
+            for (int i = copier.lane; i < int(sizeof(Queries) / 16); i += 32) {
+                copy_async(to + 16 * i, reinterpret_cast<const uint4*>(from) + i);
+            }
+        });
+    });
     copier.finish();
 }
 
@@ -184,8 +216,8 @@ DEVICE void compute_all(Memory memory, Header& header, const Tile& tile, const S
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-    attention_gradient_keys(const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, const Q* dy, const float2* statistics, KV* dk,
-                            KV* dv, const __grid_constant__ Params p) {
+    attention_gradient_keys(const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, const Q* dy, const Queries* tiles,
+                            const unsigned char* maps, KV* dk, KV* dv, const __grid_constant__ Params p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
     Header& header = *reinterpret_cast<Header*>(shared);
@@ -193,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const Tile tile = find_tile(header, p.score, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        copy_all(memory, header, tile, p, positions, lengths, q, k, v, dy, statistics);
+        copy_all(memory, header, tile, p, q, k, v, dy, tiles, maps);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         compute_all(memory, header, tile, p.score, dk, dv);

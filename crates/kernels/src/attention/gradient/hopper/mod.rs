@@ -1,17 +1,21 @@
 //! The kernels for compute capability 9.0, by products of warpgroups.
 
-use elinvar_core::{DeviceProperties, MetalFile};
+use elinvar_core::{DType, DeviceProperties, MetalFile, Parameter};
 
-use super::tensor_cores::{Kernel, OUTPUTS};
+use super::tensor_cores::{Buffers, Kernel, Kernels, OUTPUTS};
 use crate::{
+    Argument,
     attention::{
         Params, hopper,
         scoring::{MaskView, ScoreParams, View},
         tensor_cores::SCORING,
     },
-    cuda::{INSTRUCTIONS, NUMBERS},
+    cuda::{COPIES, INSTRUCTIONS, NUMBERS, TENSOR_MAPS},
     metal::metal_file,
 };
+
+/// What one kernel finds for the other.
+const TILES: MetalFile = metal_file!("attention/gradient/hopper/tiles.cu");
 
 const QUERIES: &[MetalFile] = &[
     NUMBERS,
@@ -28,6 +32,8 @@ const QUERIES: &[MetalFile] = &[
     hopper::COMPUTE,
     hopper::QUERIES,
     OUTPUTS,
+    TENSOR_MAPS,
+    TILES,
     metal_file!("attention/gradient/hopper/queries.cu"),
 ];
 
@@ -44,24 +50,52 @@ const KEYS: &[MetalFile] = &[
     hopper::COPY,
     hopper::RING,
     hopper::COMPUTE,
+    OUTPUTS,
+    COPIES,
+    TENSOR_MAPS,
+    TILES,
     metal_file!("attention/gradient/hopper/keys.cu"),
 ];
 
-/// Queries or keys of a tile; as in the layouts.
+/// Queries or keys of a tile, and what is known of 64 queries, in bytes, and of two maps: as in the layouts and in tiles.cu.
 const ROWS: u64 = 128;
+const TILE: u64 = 64;
+const OF_A_TILE: u64 = 16 * TILE + 16;
+const MAP: u64 = 128;
 
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
 
 /// The kernels, where they serve.
-pub(super) fn kernels(s: &ScoreParams, device: &DeviceProperties) -> Option<[Kernel; 2]> {
-    let kernel = |entry, files, groups, memory| Kernel { entry, files, architecture: hopper::ARCHITECTURE, groups, threads: hopper::THREADS, memory };
+pub(super) fn kernels(s: &ScoreParams, buffers: &Buffers, device: &DeviceProperties) -> Option<Kernels> {
+    if !hopper::ARCHITECTURE.is_of(device) || s.queries < LEAST {
+        return None;
+    }
+    let kernel = |entry, files, groups, memory, buffers| Kernel {
+        entry,
+        files,
+        architecture: hopper::ARCHITECTURE,
+        groups,
+        threads: hopper::THREADS,
+        memory,
+        buffers,
+    };
     let tiles = |rows: u64, heads: u64| rows.div_ceil(ROWS) * heads * s.batch;
+    let [q, k, v, _, positions, lengths, y, dy, dq, dk, dv] = buffers.clone();
+    let found = [("tiles", DType::F32), ("maps", DType::U8)];
+    let [made, given] = [Parameter::write, Parameter::read].map(|parameter| {
+        let of = |index: usize| (parameter(found[index].0, found[index].1), Argument::Scratch(index));
+        [of(0), of(1)]
+    });
+    let inputs = [q, k, v, positions, lengths];
+    let of_queries = inputs.clone().into_iter().chain([y, dy.clone(), dq]).chain(made);
+    let of_keys = inputs.into_iter().chain([dy]).chain(given).chain([dk, dv]);
     // A header, two own tiles and a ring: five items of 128 rows, or eight of 64.
     let queries = tiles(s.queries, s.heads).min(device.compute_units as u64);
-    let kernels = [
-        kernel("attention_gradient_queries", QUERIES, queries, 1024 + 2 * s.width * (2 * ROWS + 5 * 128)),
-        kernel("attention_gradient_keys", KEYS, tiles(s.keys, s.kv_heads), 6 * 1024 + 2 * s.width * (2 * ROWS + 8 * 64)),
+    let kernels = vec![
+        kernel("attention_gradient_queries", QUERIES, queries, 1024 + 2 * s.width * (2 * ROWS + 5 * 128), of_queries.collect()),
+        kernel("attention_gradient_keys", KEYS, tiles(s.keys, s.kv_heads), 6 * 1024 + 2 * s.width * (2 * ROWS + 8 * 64), of_keys.collect()),
     ];
-    (hopper::ARCHITECTURE.is_of(device) && s.queries >= LEAST).then_some(kernels)
+    let scratch = [OF_A_TILE * s.queries.div_ceil(TILE) * s.heads * s.batch, 2 * MAP];
+    Some(Kernels { kernels, scratch: scratch.map(|bytes| bytes as usize).to_vec() })
 }

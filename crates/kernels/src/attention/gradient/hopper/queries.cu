@@ -100,7 +100,22 @@ struct Differentiation {
     }
 };
 
-DEVICE void compute_all(Memory memory, const Schedule& schedule, const Q* y, const Q* dy, Q* dq, float2* statistics) {
+// By a warp: which keys a tile's queries attend.
+DEVICE void describe(Queries& known, const Schedule& schedule, const Tile& tile, int first) {
+    KeyRange all = {0, 0x7fffffff};
+    for (int i = threadIdx.x % 32; i < TILE; i += 32) {
+        const int query = min(first + i, int(schedule.p.score.queries) - 1);
+        const KeyRange range = attended(schedule.p.score, schedule.positions, schedule.lengths, tile.batch, query);
+        known.attended[i] = range;
+        all = {max(all.start, range.start), min(all.end, range.end)};
+    }
+    all = {__reduce_max_sync(~0u, all.start), __reduce_min_sync(~0u, all.end)};
+    if (threadIdx.x % 32 == 0) {
+        known.all = all;
+    }
+}
+
+DEVICE void compute_all(Memory memory, const Schedule& schedule, const Q* y, const Q* dy, Q* dq, Queries* tiles) {
     const ScoreParams& s = schedule.p.score;
     Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
     u32 turn = 0;
@@ -117,32 +132,41 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, const Q* y, con
             find_ranges(schedule, tile, computer, ranges);
             Differentiation{computer, tile, ranges, products, softmax, sums}.run(turn++);
         }
+        const int first = tile.first + computer.group * TILE;
+        Queries& known = tiles[tile_of(s, tile.batch, tile.head, first)];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int query = tile.first + computer.row(r), queries = int(s.queries);
             const i64 row = (i64(tile.batch) * i64(s.heads) + tile.head) * queries + min(query, queries - 1);
             const float inverse = softmax.inverse(r);
             computer.store_row(sums, r, inverse * s.scale, dq + row * WIDTH, query < queries);
-            if (computer.thread % 4 == 0 && query < queries) {
-                // Where the row's weights begin, in powers of two; nowhere, if it attends no key.
-                statistics[row] = make_float2(inverse == 0.0f ? -NEVER : fmaf(softmax.greatest[r], softmax.scale, -log2f(inverse)), products[r]);
+            if (computer.thread % 4 == 0 && first < queries) {
+                const bool attends = query < queries && inverse != 0.0f;
+                known.start[query - first] = attends ? fmaf(softmax.greatest[r], softmax.scale, -log2f(inverse)) : -NEVER;
+                known.product[query - first] = products[r];
             }
+        }
+        if (computer.thread < 32 && first < int(s.queries)) {
+            describe(known, schedule, tile, first);
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
     attention_gradient_queries(const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, const Q* y, const Q* dy, Q* dq,
-                               float2* statistics, const __grid_constant__ Params p) {
+                               Queries* tiles, unsigned char* maps, const __grid_constant__ Params p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
     memory.prepare();
+    if (blockIdx.x == 0 && threadIdx.x < 32) {
+        make_maps(maps, memory.base + HEADER - 2 * MAP, q, dy, p);
+    }
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         copy_all(memory, schedule, q, k, v, dy);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        compute_all(memory, schedule, y, dy, dq, statistics);
+        compute_all(memory, schedule, y, dy, dq, tiles);
     }
 }
