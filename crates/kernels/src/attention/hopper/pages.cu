@@ -21,5 +21,11 @@ struct Pages {
         }
     }
 
+    // A block of keys or values as an item of a ring.
+    template <typename Copier, typename Tile>
+    DEVICE void add(Copier& copier, bool, const KV* rows, i64 stride, const Tile& tile, int, int first) const {
+        copier.add_item([&](u32 stage) { copy<BLOCK>(copier.lane, stage, rows, stride, tile.batch, tile.some, first); }, [] {});
+    }
+
     static constexpr int GROUP = 32;
 };

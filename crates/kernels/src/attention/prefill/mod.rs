@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CudaForm, CudaSource, INSTRUCTIONS, NUMBERS},
+    cuda::{COPIES, CudaForm, CudaSource, INSTRUCTIONS, NUMBERS, TENSOR_MAPS},
     metal::metal_file,
 };
 
@@ -18,17 +18,17 @@ use crate::{
 pub(super) const LAYOUT: MetalFile = metal_file!("attention/prefill/layout.cu");
 
 /// What both have, before and after the parameter block of pages.
-const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
+const BEFORE: [MetalFile; 7] = [NUMBERS, INSTRUCTIONS, COPIES, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
 const AFTER: [MetalFile; 8] =
     [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
 
 const WHOLE: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, hopper::IN_ONE_PIECE, metal_file!("attention/prefill/whole.cu")]
+    let ([a, b, c, d, e, f, g], [h, i, j, k, l, m, n, o]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, TENSOR_MAPS, hopper::ROWS, hopper::BOXES, metal_file!("attention/prefill/whole.cu")]
 };
 const PAGED: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, n, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
+    let ([a, b, c, d, e, f, g], [h, i, j, k, l, m, n, o]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, g, PagedParams::METAL, h, i, j, k, l, m, n, o, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
 };
 
 /// Queries below which half of a tile would be idle.
@@ -75,6 +75,10 @@ impl Instance {
         Some(Self { types, width: s.width, defines, groups, memory })
     }
 
+    fn output(&self) -> (Parameter, Argument) {
+        (Parameter::write("y", self.types[2]), Argument::Output(0))
+    }
+
     /// The launch of an entry.
     fn launch<P: bytemuck::NoUninit>(
         &self,
@@ -87,7 +91,6 @@ impl Instance {
         let source =
             CudaSource { files, entry, defines: self.defines, architecture: hopper::ARCHITECTURE, overlaps: false, rejection, pushing: None };
         let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
-        let buffers = buffers.into_iter().chain([(Parameter::write("y", self.types[2]), Argument::Output(0))]);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
         launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(self.memory)
     }
@@ -96,7 +99,12 @@ impl Instance {
 /// The launch over keys in one piece, where the kernel serves; `y` is the type of the output.
 pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
     let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], precision, device)?;
-    Some(instance.launch("attention_prefill", WHOLE, None, params, inputs.buffers()).into())
+    let maps = (Parameter::write("maps", DType::U8), Argument::Scratch(0));
+    let buffers = inputs.buffers().into_iter().chain([instance.output(), maps]);
+    Some(Plan {
+        launches: vec![instance.launch("attention_prefill", WHOLE, None, params, buffers)],
+        scratch: vec![instance.groups as usize * hopper::MAPS],
+    })
 }
 
 /// The launch over keys in pages, where the kernel serves; `buffers` are the operator's inputs.
@@ -108,5 +116,6 @@ pub(super) fn plan_paged(
     device: &DeviceProperties,
 ) -> Option<Plan> {
     let instance = Instance::of(&params.attention, types, precision, device)?;
+    let buffers = buffers.into_iter().chain([instance.output()]);
     Some(instance.launch("attention_paged_prefill", PAGED, Some(paged::REJECTION), params, buffers).into())
 }

@@ -7,7 +7,7 @@
 //
 // Macros: Q and Y (float, f16 or bf16), KV (f16 or bf16) and WIDTH (64 or 128, of queries, keys and values).
 
-// `places` copies a block of a sequence's keys or values, wherever they are.
+// `places` adds a block of a sequence's keys or values to the ring, wherever they are.
 template <typename Places>
 DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v, Places places) {
     const ScoreParams& s = schedule.p.score;
@@ -23,15 +23,12 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         const KV* values = v + row_of(schedule.p.v, tile.batch, kv_head, 0);
         copier.await_own(turn++);
         copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
-        const auto copy = [&](const KV* rows, i64 stride, int block) {
-            copier.add_item([&](u32 stage) { places.template copy<BLOCK>(copier.lane, stage, rows, stride, tile.batch, tile.some, tile.first_key(block)); }, [] {});
-        };
         for (int block = 0; block <= blocks; ++block) {
             if (block < blocks) {
-                copy(keys, s.k.token, block);
+                places.add(copier, false, keys, s.k.token, tile, kv_head, tile.first_key(block));
             }
             if (block > 0) {
-                copy(values, schedule.p.v.token, block - 1);
+                places.add(copier, true, values, schedule.p.v.token, tile, kv_head, tile.first_key(block - 1));
             }
         }
     }
@@ -123,11 +120,15 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
     }
 }
 
-template <typename Places>
-DEVICE void attend_all(const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, Places places) {
+DEVICE Memory prepare() {
     extern __shared__ __align__(1024) unsigned char shared[];
     const Memory memory = {shared_address(shared)};
     memory.prepare();
+    return memory;
+}
+
+template <typename Places>
+DEVICE void attend_all(Memory memory, const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, Places places) {
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_COPY));

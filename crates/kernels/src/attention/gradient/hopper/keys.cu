@@ -163,10 +163,7 @@ DEVICE void send_all(Memory memory, Header& header, const Tile& tile, const Scor
             const u32 full = memory.full(item);
             wait(memory.empty(item), item / STAGES % 2 ^ 1);
             expect(full, 2 * WIDTH * BLOCK + (of_query ? sizeof(Queries) : 0));
-#pragma unroll
-            for (int column = 0; column < WIDTH; column += PANEL) {
-                copy_box(memory.stage(item) + column / PANEL * 128 * BLOCK, of_query ? maps : maps + MAP, column, first, head, tile.batch, full);
-            }
+            copy_tile<BLOCK>(memory.stage(item), of_query ? maps : maps + MAP, tile.batch, head, first, full);
             if (of_query) {
                 copy_bulk(shared_address(&header.queries(item)), tiles + tile_of(s, tile.batch, head, first), sizeof(Queries), full);
             }
@@ -180,7 +177,7 @@ DEVICE void copy_all(Memory memory, Header& header, const Tile& tile, const Para
     Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
     copier.copy_own(0, k + row_of(s.k, tile.batch, tile.head, 0), s.k.token, tile.first, int(s.keys));
     copier.copy_own(1, v + row_of(p.v, tile.batch, tile.head, 0), p.v.token, tile.first, int(s.keys));
-    if (are_mapped(q, s.q, s) && are_mapped(dy, p.y, s)) {
+    if (queries_of(q, s).are_mapped() && outputs_of(dy, p).are_mapped()) {
         copier.finish();
         if (threadIdx.x % 128 == 0) {
             send_all(memory, header, tile, s, maps, tiles);

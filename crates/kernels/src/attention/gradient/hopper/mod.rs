@@ -28,11 +28,14 @@ const QUERIES: &[MetalFile] = &[
     metal_file!("attention/gradient/hopper/queries_layout.cu"),
     hopper::MEMORY,
     hopper::COPY,
+    COPIES,
     hopper::RING,
     hopper::COMPUTE,
     hopper::QUERIES,
     OUTPUTS,
     TENSOR_MAPS,
+    hopper::ROWS,
+    hopper::BOXES,
     TILES,
     metal_file!("attention/gradient/hopper/queries.cu"),
 ];
@@ -48,20 +51,20 @@ const KEYS: &[MetalFile] = &[
     metal_file!("attention/gradient/hopper/keys_layout.cu"),
     hopper::MEMORY,
     hopper::COPY,
+    COPIES,
     hopper::RING,
     hopper::COMPUTE,
     OUTPUTS,
-    COPIES,
     TENSOR_MAPS,
+    hopper::ROWS,
     TILES,
     metal_file!("attention/gradient/hopper/keys.cu"),
 ];
 
-/// Queries or keys of a tile, and what is known of 64 queries, in bytes, and of two maps: as in the layouts and in tiles.cu.
+/// Queries or keys of a tile, and the bytes of what is known of 64 queries: as in the layouts and in tiles.cu.
 const ROWS: u64 = 128;
 const TILE: u64 = 64;
 const OF_A_TILE: u64 = 16 * TILE + 16;
-const MAP: u64 = 128;
 
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
@@ -96,6 +99,6 @@ pub(super) fn kernels(s: &ScoreParams, buffers: &Buffers, device: &DevicePropert
         kernel("attention_gradient_queries", QUERIES, queries, 1024 + 2 * s.width * (2 * ROWS + 5 * 128), of_queries.collect()),
         kernel("attention_gradient_keys", KEYS, tiles(s.keys, s.kv_heads), 6 * 1024 + 2 * s.width * (2 * ROWS + 8 * 64), of_keys.collect()),
     ];
-    let scratch = [OF_A_TILE * s.queries.div_ceil(TILE) * s.heads * s.batch, 2 * MAP];
+    let scratch = [OF_A_TILE * s.queries.div_ceil(TILE) * s.heads * s.batch, hopper::MAPS as u64 * (1 + queries)];
     Some(Kernels { kernels, scratch: scratch.map(|bytes| bytes as usize).to_vec() })
 }

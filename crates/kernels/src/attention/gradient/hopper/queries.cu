@@ -6,7 +6,7 @@
 //
 // Macros: Q and KV (f16 or bf16, the same) and WIDTH (64 or 128).
 
-DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const KV* k, const KV* v, const Q* dy) {
+DEVICE void copy_all(Memory memory, const Schedule& schedule, Boxes boxes, const Q* q, const KV* k, const KV* v, const Q* dy) {
     const ScoreParams& s = schedule.p.score;
     const View& y = schedule.p.y;
     Copier copier = {memory, int(threadIdx.x / 32 % 4), int(threadIdx.x % 32), 0, false};
@@ -23,9 +23,10 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
         copier.copy_own(0, q + row_of(s.q, tile.batch, tile.head, 0), s.q.token, tile.first, int(s.queries));
         copier.copy_own(1, dy + row_of(y, tile.batch, tile.head, 0), y.token, tile.first, int(s.queries));
         for (int block = 0; block < tile.blocks(); ++block) {
+            const int first = tile.first_key(block);
             // In the order in which they are released: a warp waits for room by the parity of a buffer's turns.
-            copier.copy_item(values, schedule.p.v.token, tile.first_key(block), tile.some);
-            copier.copy_item(keys, s.k.token, tile.first_key(block), tile.some);
+            boxes.add(copier, true, values, schedule.p.v.token, tile, kv_head, first);
+            boxes.add(copier, false, keys, s.k.token, tile, kv_head, first);
         }
     }
     copier.finish();
@@ -159,12 +160,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const Memory memory = {shared_address(shared)};
     memory.prepare();
     if (blockIdx.x == 0 && threadIdx.x < 32) {
-        make_maps(maps, memory.base + HEADER - 2 * MAP, q, dy, p);
+        make_maps(maps, memory.base + HEADER - 2 * MAP, queries_of(q, p.score), outputs_of(dy, p), TILE);
     }
+    const Boxes boxes = {map_keys(memory, maps + 2 * MAP, k, v, p)};
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        copy_all(memory, schedule, q, k, v, dy);
+        copy_all(memory, schedule, boxes, q, k, v, dy);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         compute_all(memory, schedule, y, dy, dq, tiles);

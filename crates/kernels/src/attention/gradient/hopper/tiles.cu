@@ -19,24 +19,5 @@ DEVICE i64 tile_of(const ScoreParams& s, int batch, int head, int query) {
     return (i64(batch) * i64(s.heads) + head) * ((int(s.queries) + TILE - 1) / TILE) + query / TILE;
 }
 
-// Whether the unit that copies takes the rows: they begin at multiples of sixteen bytes, and none after each other at the same or backwards.
-DEVICE bool are_mapped(const Q* rows, const View& v, const ScoreParams& s) {
-    const bool ascend = v.token > 0 && (s.heads == 1 || v.head > 0) && (s.batch == 1 || v.batch > 0);
-    return ascend && ((u64(rows) | 2 * (v.origin | v.token | v.head | v.batch)) & 15) == 0;
-}
-
-DEVICE Mapped<4> mapped(const Q* rows, const View& v, const ScoreParams& s) {
-    const i64 head = s.heads == 1 ? v.token : v.head, batch = s.batch == 1 ? v.token : v.batch;
-    return {rows + v.origin, {WIDTH, u32(s.queries), u32(s.heads), u32(s.batch)}, {u64(2 * v.token), u64(2 * head), u64(2 * batch)}, TILE};
-}
-
-// By a warp, by way of shared memory: maps of queries and of the gradients of their outputs.
-DEVICE void make_maps(unsigned char* maps, u32 shared, const Q* q, const Q* dy, const Params& p) {
-    if (threadIdx.x % 32 == 0) {
-        make_map(shared, mapped(q, p.score.q, p.score));
-        make_map(shared + MAP, mapped(dy, p.y, p.score));
-    }
-    __syncwarp();
-    publish_map(maps, shared);
-    publish_map(maps + MAP, shared + MAP);
-}
+DEVICE Rows queries_of(const Q* q, const ScoreParams& s) { return {q, s.q, s.queries, s.heads, s.batch}; }
+DEVICE Rows outputs_of(const Q* y, const Params& p) { return {y, p.y, p.score.queries, p.score.heads, p.score.batch}; }
