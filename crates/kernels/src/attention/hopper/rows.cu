@@ -8,7 +8,7 @@ struct Rows {
     u64 heads;
     u64 batch;
 
-    // Whether the unit that copies takes them: they begin at multiples of sixteen bytes, and none after each other at the same or backwards.
+    // Whether the unit that copies takes them: they begin at multiples of sixteen bytes, and strides are positive.
     DEVICE bool are_mapped() const {
         const bool ascend = view.token > 0 && (heads == 1 || view.head > 0) && (batch == 1 || view.batch > 0);
         return ascend && ((u64(first) | 2 * (view.origin | view.token | view.head | view.batch)) & 15) == 0;
