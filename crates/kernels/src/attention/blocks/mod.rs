@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CLUSTERS, COPIES, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
     kv_append,
     metal::{metal_file, params},
 };
@@ -66,34 +66,10 @@ const OF_TOKENS: [&[MetalFile]; 4] = [
     &of_tokens(TOKENS_PAGED, parts!(4)),
     &of_tokens(TOKENS_PAGED, parts!(8)),
 ];
-const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 23] {
+const fn many(places: MetalFile, entry: MetalFile) -> [MetalFile; 22] {
     let ([a, b, c, d, e, f, g, h, i, j, k, l, m], rows) = (COMMON, metal_file!("attention/blocks/rows.cu"));
     let kernel = metal_file!("attention/blocks/blocks.cu");
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        i,
-        j,
-        k,
-        l,
-        m,
-        prefill::LAYOUT,
-        hopper::MEMORY,
-        hopper::COPY,
-        COPIES,
-        hopper::RING,
-        hopper::COMPUTE,
-        rows,
-        places,
-        kernel,
-        entry,
-    ]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, prefill::LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, rows, places, kernel, entry]
 }
 const WHOLE: MetalFile = metal_file!("attention/blocks/whole.cu");
 const PAGED: MetalFile = metal_file!("attention/blocks/paged.cu");

@@ -4,7 +4,7 @@
 //! `e_tj = p_tj · (g_t·v_j − g_t·y_t) · s'_tj`, `dq_t = Σ_j e_tj k_j` and `dk_j = Σ_t e_tj q_t`, where `s'` is the derivative of the score by the dot product
 //! (`scale`, with a soft cap times `1 − tanh²`). Computed in f32, rounded once. Masks are constants.
 //!
-//! * Memory: three numbers for each query and head beside the results. The scores are computed three times, in blocks of 32.
+//! * Memory: up to four numbers for each query and head beside the results. The scores are computed three times, in blocks of 32.
 //! * Order, strict: a dot product is one fma after the other from +0.0, ascending. `m` and `l` combine blocks of 32 keys
 //!   (block `b` has the keys `32 b … 32 b + 31`) in index order: with `m_b` the block's maximum and `l_b` its sum of `exp(s_j − m_b)` by the xor tree 16, 8,
 //!   4, 2, 1: `m' = max(m, m_b)`, `l' = fma(l, exp(m − m'), l_b · exp(m_b − m'))`; blocks with `m_b = −∞` are passed over. `dq_t` adds one sum for each block of

@@ -13,7 +13,7 @@ pub(super) const THREADS: u32 = 3 * 128;
 pub(super) const MEMORY: MetalFile = metal_file!("attention/hopper/memory.cu");
 /// After a kernel's layout and which keys a query attends.
 pub(super) const COPY: MetalFile = metal_file!("attention/hopper/copy.cu");
-/// After [`MEMORY`], [`COPY`] and [`COPIES`](crate::cuda::COPIES).
+/// After [`MEMORY`] and [`COPY`].
 pub(super) const RING: MetalFile = metal_file!("attention/hopper/ring.cu");
 /// After [`MEMORY`].
 pub(super) const COMPUTE: MetalFile = metal_file!("attention/hopper/compute.cu");
@@ -23,7 +23,7 @@ pub(super) const QUERIES: MetalFile = metal_file!("attention/hopper/queries.cu")
 
 /// What the unit that copies takes by maps, after [`TENSOR_MAPS`](crate::cuda::TENSOR_MAPS).
 pub(super) const ROWS: MetalFile = metal_file!("attention/hopper/rows.cu");
-/// After [`ROWS`] and [`QUERIES`].
+/// After [`ROWS`], [`QUERIES`] and [`COPIES`](crate::cuda::COPIES).
 pub(super) const BOXES: MetalFile = metal_file!("attention/hopper/boxes.cu");
 
 /// Bytes of the maps of keys and values, for each thread block.

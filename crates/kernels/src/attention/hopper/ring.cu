@@ -53,22 +53,6 @@ struct Copier {
         copy_item(rows, stride, first, range, [] {});
     }
 
-    // An item of so many bytes: `send` has the unit that copies bring it.
-    template <typename Send>
-    DEVICE void send_item(u32 bytes, Send send) {
-        if (items % COPYING == warp) {
-            await_room(memory.empty(items), items / STAGES % 2 ^ 1);
-            if (lane == 0) {
-                expect(memory.full(items), bytes);
-                send(memory.stage(items), memory.full(items));
-            }
-        }
-        if (pending) {
-            finish();
-        }
-        ++items;
-    }
-
     DEVICE void await_own(u32 turn) { await_room(memory.own_empty(), turn % 2 ^ 1); }
 
     // A quarter of a tile, whose arrival is announced with that of the next item.

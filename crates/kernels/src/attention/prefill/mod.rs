@@ -18,17 +18,17 @@ use crate::{
 pub(super) const LAYOUT: MetalFile = metal_file!("attention/prefill/layout.cu");
 
 /// What both have, before and after the parameter block of pages.
-const BEFORE: [MetalFile; 7] = [NUMBERS, INSTRUCTIONS, COPIES, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
+const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
 const AFTER: [MetalFile; 8] =
     [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
 
 const WHOLE: &[MetalFile] = &{
-    let ([a, b, c, d, e, f, g], [h, i, j, k, l, m, n, o]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, TENSOR_MAPS, hopper::ROWS, hopper::BOXES, metal_file!("attention/prefill/whole.cu")]
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, COPIES, TENSOR_MAPS, hopper::ROWS, hopper::BOXES, metal_file!("attention/prefill/whole.cu")]
 };
 const PAGED: &[MetalFile] = &{
-    let ([a, b, c, d, e, f, g], [h, i, j, k, l, m, n, o]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, PagedParams::METAL, h, i, j, k, l, m, n, o, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
+    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, n, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
 };
 
 /// Queries below which half of a tile would be idle.

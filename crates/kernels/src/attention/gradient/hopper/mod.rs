@@ -85,14 +85,12 @@ pub(super) fn kernels(s: &ScoreParams, buffers: &Buffers, device: &DevicePropert
     };
     let tiles = |rows: u64, heads: u64| rows.div_ceil(ROWS) * heads * s.batch;
     let [q, k, v, _, positions, lengths, y, dy, dq, dk, dv] = buffers.clone();
-    let found = [("tiles", DType::F32), ("maps", DType::U8)];
-    let [made, given] = [Parameter::write, Parameter::read].map(|parameter| {
-        let of = |index: usize| (parameter(found[index].0, found[index].1), Argument::Scratch(index));
-        [of(0), of(1)]
-    });
+    let made = [Parameter::write("tiles", DType::F32), Parameter::write("maps", DType::U8)];
+    let given = [Parameter::read("tiles", DType::F32), Parameter::read("maps", DType::U8)];
+    let scratch = |parameters: [Parameter; 2]| parameters.into_iter().zip([Argument::Scratch(0), Argument::Scratch(1)]);
     let inputs = [q, k, v, positions, lengths];
-    let of_queries = inputs.clone().into_iter().chain([y, dy.clone(), dq]).chain(made);
-    let of_keys = inputs.into_iter().chain([dy]).chain(given).chain([dk, dv]);
+    let of_queries = inputs.clone().into_iter().chain([y, dy.clone(), dq]).chain(scratch(made));
+    let of_keys = inputs.into_iter().chain([dy]).chain(scratch(given)).chain([dk, dv]);
     // A header, two own tiles and a ring: five items of 128 rows, or eight of 64.
     let queries = tiles(s.queries, s.heads).min(device.compute_units as u64);
     let kernels = vec![
