@@ -113,7 +113,7 @@ def train(
     beta: float = 0.1,
     mask_prompt: bool = False,
     pack: bool = False,
-    grad_checkpoint: bool = False,
+    grad_checkpoint: bool | str = False,
     resume_adapter_file: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_seq_length: int | None = None,
@@ -135,6 +135,8 @@ def train(
         data: A folder with ``train.jsonl``, and ``valid.jsonl`` if there is one; or samples.
         validation: Samples to evaluate on, where ``data`` are samples.
         adapter_path: The folder for adapter, checkpoint and log.
+        grad_checkpoint: Compute again on the way back what takes memory to keep: ``True`` or ``"layers"`` for whole layers, ``"feed-forward"`` for the
+            feed-forward networks and what is no linear layer.
         on_step: Called after each step. What it raises ends the training and is raised; what was saved last stays.
         progress: Show a bar on standard error.
 
@@ -177,7 +179,7 @@ def train(
             "beta": beta,
             "mask_prompt": mask_prompt,
             "pack": pack,
-            "grad_checkpoint": grad_checkpoint,
+            "grad_checkpoint": str(grad_checkpoint).lower() if isinstance(grad_checkpoint, bool) else grad_checkpoint,
             "resume_adapter_file": resume_adapter_file,
             "resume": resume,
             "max_seq_length": max_seq_length,

@@ -4,8 +4,19 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use elinvar::{BackendType, Error, Executor, Precision, Result};
+use elinvar_llm::Checkpointing;
 
 use crate::world;
+
+/// What training computes again.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// Compute layers again on the way back: less memory, more time; with =feed-forward no other linear layers than those of the feed-forward networks: less
+    /// of both
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "layers", default_value = "none")]
+    #[arg(hide_default_value = true, value_name = "WHAT")]
+    pub(crate) grad_checkpoint: Checkpointing,
+}
 
 /// Where to run.
 #[derive(Clone, Debug, Args)]

@@ -31,12 +31,14 @@ pub struct MetalForm {
     pub rejection: Option<&'static str>,
     /// Threadgroups in a row that run at once and read each other's memory: a cluster, of more than one on CUDA devices alone.
     pub cluster: u32,
+    /// How many registers a thread is to do with, where the device's compiler takes a limit: with fewer, more threads run at once.
+    pub registers: Option<u32>,
 }
 
 impl MetalForm {
     /// A strict kernel whose template arguments all come from its key.
     pub const fn new(files: &'static [MetalFile], function: &'static str) -> Self {
-        Self { files, function, arguments: &[], fast_math: false, rejection: None, cluster: 1 }
+        Self { files, function, arguments: &[], fast_math: false, rejection: None, cluster: 1, registers: None }
     }
 
     /// The same with leading template arguments.
@@ -60,6 +62,11 @@ impl MetalForm {
     /// The same in clusters of so many threadgroups, by which the grid is divisible.
     pub const fn in_clusters(self, cluster: u32) -> Self {
         Self { cluster, ..self }
+    }
+
+    /// The same, whose threads are to do with so many registers.
+    pub const fn with_registers(self, registers: u32) -> Self {
+        Self { registers: Some(registers), ..self }
     }
 
     /// The files as one text, which every instance shares; `text_of` gives a file's text.
@@ -219,7 +226,7 @@ impl Metal {
     /// How many registers a thread is to do with, if not as many as the device's compiler likes.
     pub fn registers(&self) -> Option<u32> {
         match self {
-            Metal::Form(_) => None,
+            Metal::Form(form) => form.registers,
             Metal::User(user) => user.registers,
         }
     }

@@ -73,6 +73,9 @@ fn check(what: &str, status: Status) -> Result<()> {
 /// Bytes of scratch memory the library may use.
 const WORKSPACE: usize = 32 << 20;
 
+/// Elements of a result from which on it gets none: there are enough tiles for all multiprocessors, and what it would zero and read there takes time.
+const UNSPLIT: u64 = 1 << 23;
+
 impl Products {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self { handle: Mutex::default(), context }
@@ -242,7 +245,8 @@ impl Prepared {
             Layout::new(shape.operands, a_dims, a_step, batches, shape.a[0])?,
             Layout::new(shape.output, [n, m], n as i64, batches, (m * n) as i64)?,
         ];
-        let algorithm = Self::choose(handle, &description, &layouts, shape.alignments)?;
+        let workspace = if batches * m * n < UNSPLIT { WORKSPACE } else { 0 };
+        let algorithm = Self::choose(handle, &description, &layouts, shape.alignments, workspace)?;
         Ok(Self { description, layouts, algorithm })
     }
 
@@ -251,6 +255,7 @@ impl Prepared {
         description: &Description,
         [b, a, y]: &[Layout; 3],
         alignments: [u32; 4],
+        workspace: usize,
     ) -> Result<sys::cublasLtMatmulAlgo_t> {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is to a variable of ours.
@@ -260,7 +265,7 @@ impl Prepared {
             // SAFETY: the preference lives; the value has the attribute's type and the size given.
             check("choosing an algorithm", unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.0, attribute, value, bytes) })
         };
-        set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ptr::from_ref(&WORKSPACE).cast(), size_of::<usize>())?;
+        set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ptr::from_ref(&workspace).cast(), size_of::<usize>())?;
         let [at_a, at_b, at_addend, at_y] = alignments;
         for (attribute, alignment) in [
             (PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, at_b),

@@ -106,10 +106,15 @@ fn name(record: &Record) -> &str {
     if let What::Kernel(name) = &record.what { name } else { "" }
 }
 
+/// Whether it is the second kernel of a library's product: the one that adds up the parts of a split sum.
+fn is_continued(record: &Record) -> bool {
+    name(record).contains("splitKreduce")
+}
+
 /// The records of kernels, both in order, as the launches' events.
 ///
-/// Products of the vendor's library that follow each other are distinguished if they have a kernel each. If they have more, and all are of one kind, the
-/// records are of that kind and the first of them have the bytes.
+/// Products of the vendor's library that follow each other are distinguished if they have a kernel each, beside those that add up parts. If they have more,
+/// and all are of one kind, the records are of that kind and the first of them have the bytes.
 fn matched(launches: &[&Launch], records: &[&Record]) -> Result<Vec<ProfileEvent>> {
     let defect = |what: String| Err(Error::internal(format!("the profile is not that of the work: {what}: please report this")));
     let (mut launches, mut records, mut events) = (launches, records, Vec::with_capacity(records.len()));
@@ -128,13 +133,15 @@ fn matched(launches: &[&Launch], records: &[&Record]) -> Result<Vec<ProfileEvent
         };
         let (these, later) = launches.split_at(taken);
         let kind = first.activity.to_string();
-        if count < taken || count > taken && these.iter().any(|launch| launch.activity.to_string() != kind) {
+        let begun = records[..count].iter().filter(|record| !is_continued(record)).count();
+        if begun != taken && (count < taken || these.iter().any(|launch| launch.activity.to_string() != kind)) {
             return defect(format!("{count} kernels for {taken} products from {kind}"));
         }
-        for (index, record) in records[..count].iter().enumerate() {
-            let launch = these.get(index).unwrap_or(first);
-            let bytes = if index < taken { launch.bytes } else { 0 };
-            events.push(event(record, launch.activity.clone(), bytes, launch.list));
+        let (mut upcoming, mut launch) = (these.iter(), *first);
+        for record in &records[..count] {
+            let next = if begun == taken && is_continued(record) { None } else { upcoming.next() };
+            launch = next.copied().unwrap_or(launch);
+            events.push(event(record, launch.activity.clone(), next.map_or(0, |next| next.bytes), launch.list));
         }
         (launches, records) = (later, &records[count..]);
     }
@@ -206,6 +213,8 @@ mod tests {
         assert_eq!(outcome(&[("*p", 4), ("*q", 5), ("a", 1)], &["gemm", "gemm", "a"]), "p:4 q:5 a:1 ");
         assert_eq!(outcome(&[("*p", 4), ("*p", 5), ("a", 1)], &["gemm", "sum", "gemm", "a"]), "p:4 p:5 p:0 a:1 ");
         assert_eq!(outcome(&[("a", 1), ("*p", 4)], &["a", "gemm", "sum"]), "a:1 p:4 p:0 ");
+        assert_eq!(outcome(&[("*p", 4), ("*q", 5)], &["gemm", "splitKreduce_kernel", "gemm"]), "p:4 p:0 q:5 ");
+        assert_eq!(outcome(&[("*p", 4), ("*q", 5), ("a", 1)], &["gemm", "gemm", "splitKreduce_kernel", "a"]), "p:4 q:5 q:0 a:1 ");
         assert!(outcome(&[("*p", 4), ("*q", 5)], &["gemm", "sum", "gemm"]).contains("3 kernels for 2 products from p"));
         assert!(outcome(&[("*p", 4), ("a", 1)], &["a"]).contains("0 kernels for 1 products from p"));
     }

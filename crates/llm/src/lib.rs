@@ -51,7 +51,7 @@ pub use engine::{Constraint, DraftSource, Drafts, Engine, EngineOptions, EngineS
 pub use estimate::MemoryEstimate;
 pub use files::ModelFiles;
 pub use generation::{Chat, Event, Finish, Generated, GenerationOptions, Generator, Listener, Statistics, end_tokens};
-pub use model::{CacheType, Decoding, Logits, Model, Session};
+pub use model::{CacheType, Checkpointing, Decoding, Logits, Model, Session};
 pub use perplexity::Perplexity;
 pub use sampling::{Sampler, Sampling};
 pub use text::{ChatOptions, ChatTemplate, Message, StopMatcher, Stopped, TextStream, Tokenizer};

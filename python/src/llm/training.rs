@@ -48,7 +48,7 @@ pub(crate) struct Options {
     beta: f64,
     mask_prompt: bool,
     pack: bool,
-    grad_checkpoint: bool,
+    grad_checkpoint: String,
     resume_adapter_file: Option<PathBuf>,
     resume: bool,
     max_seq_length: Option<usize>,
@@ -107,7 +107,7 @@ impl Options {
             loss: self.loss()?,
             optimizer: self.weight_decay.map_or(optimizer, |decay| optimizer.with_weight_decay(decay)),
             clip: (self.clip != 0.0).then_some(self.clip),
-            checkpointing: self.grad_checkpoint,
+            checkpointing: self.grad_checkpoint.parse()?,
             seed: self.seed,
         })
     }

@@ -304,6 +304,16 @@ fn benchmarks_print_json() {
     let train = ["bench", "train", "--shape", "tiny", "--device", "cpu", "--steps", "1", "--length", "16"];
     let row: serde_json::Value = serde_json::from_str(&stdout(&[&train, &["--json"][..]].concat())).unwrap();
     assert!(row["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0) && row["loss"].as_f64().is_some_and(|loss| loss > 1.0), "{row}");
+    let again = ["--grad-checkpoint", "--grad-checkpoint=feed-forward"].map(|again| stdout(&[&train, &["--json", again][..]].concat()));
+    let [again, feed_forward] = again.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+    assert_eq!([&again["loss"], &feed_forward["loss"]], [&row["loss"]; 2]);
+    let output = elinvar(&[&train, &["--grad-checkpoint=attention"][..]].concat());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && error.contains("'attention' cannot be computed again: none, layers and feed-forward can"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let profiled = elinvar(&[&train, &["--profile", folder.path().to_str().unwrap()][..]].concat());
+    assert!(String::from_utf8(profiled.stderr).unwrap().contains("swiglu_gradient"));
+    assert!(folder.path().join("trace.json").metadata().unwrap().len() > 1000);
     for option in ["--batch-size", "--grad-accumulation-steps", "--rank"] {
         let output = elinvar(&[&train, &[option, "0"][..]].concat());
         let error = String::from_utf8(output.stderr).unwrap();

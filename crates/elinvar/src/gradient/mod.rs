@@ -173,6 +173,37 @@ impl Tensor {
         tensor.forget_origin();
         tensor
     }
+
+    /// These elements, on the tape in the place of `computed`, whose elements they are: what was kept of a result stands for the one that is computed again
+    /// for its gradient. A recorder leaves out what only the elements of `computed` needed.
+    ///
+    /// ```
+    /// # let executor = elinvar::Executor::new_auto()?;
+    /// let x = executor.tensor(&[], &[2f32])?.requires_grad()?;
+    /// let kept = x.mul(&x)?.detach();
+    /// let gradients = executor.fuse(|recorded| {
+    ///     let again = x.on(recorded)?;
+    ///     kept.in_place_of(&again.mul(&again)?)?.mul(&kept)?.backward()
+    /// })?;
+    /// assert_eq!(gradients.of(&x)?.item::<f32>()?, 16.0);
+    /// # Ok::<(), elinvar::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another type or shape.
+    pub fn in_place_of(&self, computed: &Tensor) -> Result<Tensor> {
+        if (self.dtype(), self.shape()) != (computed.dtype(), computed.shape()) {
+            return Err(Error::invalid_argument(format!("{self:?} in the place of {computed:?}: its type and shape are expected")));
+        }
+        if let Some(pending) = computed.memory().pending() {
+            pending.recorder.replace(pending.value);
+        }
+        let mut tensor = self.on(&computed.executor().with_recorder(computed.recorder().cloned()))?.detach();
+        if let Some(origin) = computed.origin() {
+            tensor.set_origin(origin.clone());
+        }
+        Ok(tensor)
+    }
 }
 
 /// The gradient of a function of one tensor that gives a loss.

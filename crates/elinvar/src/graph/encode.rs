@@ -133,7 +133,8 @@ impl Memory<'_> {
 
     /// Memory that is free again, if some fits well, else new.
     fn transient(&mut self, bytes: usize) -> Result<Buffer> {
-        let fits = |buffer: &Buffer| buffer.raw().bytes() >= bytes && buffer.raw().bytes() / 4 <= bytes.max(64);
+        let most = bytes.max(64) * if self.is_shared { 4 } else { 2 };
+        let fits = |buffer: &Buffer| (bytes..=most).contains(&buffer.raw().bytes());
         let best =
             self.free.iter().enumerate().filter(|(_, buffer)| fits(buffer)).min_by_key(|(_, buffer)| buffer.raw().bytes()).map(|(index, _)| index);
         match best.and_then(|index| self.free.swap_remove(index).resized(bytes)) {

@@ -2,7 +2,7 @@
 //!
 //! A [`Recorder`] writes nodes down. When it ends, passes change the graph: [`matching`] puts fused operators in place of those they stand for, [`elements`]
 //! makes one program of operators on elements that follow each other. [`encode`] gives values their memory and makes the commands. What was asked for
-//! is done, also where nothing reads the result.
+//! is done, also where nothing reads the result, unless something that was kept stands in its place ([`unused`]).
 
 mod element;
 mod elements;
@@ -18,6 +18,7 @@ mod rules;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod unused;
 mod value;
 mod workspace;
 

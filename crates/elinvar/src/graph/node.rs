@@ -185,6 +185,13 @@ impl Graph {
         self.index(index);
     }
 
+    /// Takes out the nodes for which `is_kept`, asked from the last to the first, is false.
+    pub(super) fn retain_from_last(&mut self, mut is_kept: impl FnMut(&Node) -> bool) {
+        let mut kept: Vec<_> = self.nodes.iter().rev().map(&mut is_kept).collect();
+        self.nodes.retain(|_| kept.pop().unwrap_or(true));
+        self.index(0);
+    }
+
     /// Those nodes between the first and the last of `set` that must come after it; none if one of the set needs one of them.
     pub(super) fn following(&self, set: &BTreeSet<usize>) -> Option<BTreeSet<usize>> {
         let window = set.first().copied().unwrap_or(0)..set.last().map_or(0, |last| last + 1);

@@ -12,6 +12,7 @@ use super::{
     recording::Recording,
     rounded,
     shared::{Memory, Open, Shared},
+    unused,
     workspace::Workspace,
 };
 use crate::executor::Executor;
@@ -62,13 +63,14 @@ impl Recorder {
 
     fn finish_in(self, workspace: Option<&mut Workspace>) -> Result<Recording> {
         let open = self.shared.open().take();
-        let Some(Open { nodes, memories, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
+        let Some(Open { nodes, memories, replaced, .. }) = open else { return Err(Error::internal("a recorder ended twice")) };
         let results: Vec<_> = memories.iter().map(Memory::held).collect();
         let changed: HashSet<_> = nodes.iter().flat_map(Node::changes).collect();
         let is_written = |(value, memory): (usize, &Memory)| matches!(memory, Memory::Result(_)) || changed.contains(&value);
         let written = memories.iter().enumerate().filter(|written| is_written(*written)).filter_map(|(value, _)| results[value].as_ref());
         let written = written.map(Arc::downgrade).collect();
         let mut graph = Graph::new(nodes, results.iter().map(Option::is_some).collect());
+        unused::remove(&mut graph, &replaced);
         parts::forward(&mut graph);
         matching::fuse(&mut graph, self.executor.properties());
         rounded::share(&mut graph, self.executor.properties())?;

@@ -1,7 +1,7 @@
 //! Recorders and the memory of tensors, each of which may wait for the other.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -29,6 +29,8 @@ pub(super) struct Open {
     pub(super) memories: Vec<Memory>,
     /// Memory that was given, by its address.
     pub(super) given: HashMap<usize, Value>,
+    /// Results in whose place something stands that was kept.
+    pub(super) replaced: HashSet<Value>,
     /// Whether a tensor or a kernel was moved to its executor.
     pub(super) is_moved_to: bool,
 }
@@ -74,6 +76,13 @@ impl Shared {
         match self.open().as_ref() {
             Some(open) => error.context(placed(open.nodes.len(), name, inputs)),
             None => error,
+        }
+    }
+
+    /// Something that was kept stands in the place of a result.
+    pub(crate) fn replace(&self, result: Value) {
+        if let Some(open) = self.open().as_mut() {
+            open.replaced.insert(result);
         }
     }
 

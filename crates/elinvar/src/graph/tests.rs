@@ -425,6 +425,32 @@ fn a_norm_s_gradient_and_what_it_is_added_to_are_one_launch() {
 }
 
 #[test]
+fn what_was_kept_is_not_computed_again_for_its_gradient() {
+    let w = Weights::new(&null());
+    let twice = |is_kept: bool| {
+        let w = &w;
+        move |x: &Tensor| {
+            let x = x.requires_grad()?;
+            let layer = || x.rms_norm(Some(&w.norm), 1e-5)?.linear(&w.q, None);
+            let (y, again) = (layer()?.detach(), layer()?);
+            let again = if is_kept { y.in_place_of(&again)? } else { again };
+            again.backward_from(&y)?.of(&x).cloned()
+        }
+    };
+    let gradient = ["matmul", "norm_gradient"];
+    assert_eq!(w.recorded(9, twice(false)), [&["rms_norm", "matmul_fixed"].repeat(2)[..], &gradient].concat());
+    assert_eq!(w.recorded(9, twice(true)), [&["rms_norm", "matmul_fixed"][..], &gradient].concat());
+    // A result that is read besides is computed.
+    let read = |x: &Tensor| {
+        let x = x.requires_grad()?;
+        let layer = || x.rms_norm(Some(&w.norm), 1e-5);
+        let (y, again) = (layer()?.detach(), layer()?);
+        Ok((again.neg()?, y.in_place_of(&again)?))
+    };
+    assert_eq!(w.recorded(9, read), ["rms_norm", "rms_norm", "neg"]);
+}
+
+#[test]
 fn adapters_of_rows_are_added_to_layers_of_one_input_together() {
     let executor = null();
     let zeros = |dtype, dims: &[usize]| executor.zeros(dtype, dims).unwrap();

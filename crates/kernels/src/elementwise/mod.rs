@@ -170,7 +170,12 @@ const SLOTS: usize = 8;
 
 /// The launch over `elements` elements: each thread takes eight.
 pub(crate) fn over_elements(launch: Launch, elements: usize) -> Launch {
-    over_groups(launch, elements.div_ceil(THREADS * SLOTS))
+    over_threads(launch, elements.div_ceil(SLOTS))
+}
+
+/// The launch of at least so many threads.
+pub(crate) fn over_threads(launch: Launch, threads: usize) -> Launch {
+    over_groups(launch, threads.div_ceil(THREADS))
 }
 
 /// Bytes of a thread's word in tensors without gaps.
@@ -183,7 +188,7 @@ pub(crate) fn with_words(key: KernelKey) -> KernelKey {
 
 /// The launch over `elements` elements of `size` bytes: each thread takes a word.
 pub(crate) fn over_words(launch: Launch, elements: usize, size: usize) -> Launch {
-    over_groups(launch, elements.div_ceil(THREADS * (WORD / size)))
+    over_threads(launch, elements.div_ceil(WORD / size))
 }
 
 /// The launch of so many threadgroups.

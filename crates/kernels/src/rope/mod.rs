@@ -28,6 +28,7 @@ pub use frequencies::{RopeScaling, frequencies};
 use crate::{
     Definition, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
+    elementwise,
     gather::index,
     gradient::Gradient,
     math,
@@ -73,8 +74,9 @@ params! {
 }
 
 const FILES: &[MetalFile] = &[metal::TYPES, math::METAL, Params::METAL, metal_file!("rope/rope.metal")];
+const PAIRS: MetalForm = MetalForm::new(&[metal::TYPES, math::METAL, Params::METAL, metal_file!("rope/pairs.metal")], "rope_pairs");
 
-/// Heads that a thread of the kernel works on.
+/// Heads that a thread of the kernels works on.
 const HEADS: u64 = 4;
 
 impl Params {
@@ -88,6 +90,15 @@ impl Params {
         let height = (most / width).min(heads.div_ceil(HEADS)).max(1);
         let grid = if heads * dim == 0 { [0; 3] } else { [extent(batches * tokens), extent(heads.div_ceil(HEADS * height)), 1] };
         launch.over(Extent(grid), Extent([width as u32, height as u32, 1]))
+    }
+
+    /// Threads that take neighbours by two, where pairs are half a head apart and both halves are of whole twos.
+    fn twos(&self) -> Option<usize> {
+        let [batches, tokens, heads, dim] = self.extents.map(|extent| extent as usize);
+        let half = self.half_dim as usize;
+        let fits = self.interleaved == 0 && self.x[3] == 1 && half.is_multiple_of(2) && dim.is_multiple_of(2);
+        let threads = [tokens, heads.div_ceil(HEADS as usize), (dim - half) / 2].iter().try_fold(batches, |product, n| product.checked_mul(*n));
+        threads.filter(|threads| fits && u32::try_from(*threads).is_ok())
     }
 }
 
@@ -167,9 +178,11 @@ impl Operator for Rope {
     fn plan(&self, inputs: &[Option<TensorInfo>], outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
         let (params, x, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.positions.dtype);
-        let key = KernelKey::new("rope", &[x, positions]);
-        let launch = Launch::new(key, cpu::kernel(x, positions)?, &params, inputs.parameters(outputs)?).with_metal(MetalForm::new(FILES, "rope"));
-        Ok(params.launch(launch, device).into())
+        let launch = |name| Ok(Launch::new(KernelKey::new(name, &[x, positions]), cpu::kernel(x, positions)?, &params, inputs.parameters(outputs)?));
+        Ok(match params.twos() {
+            Some(threads) => elementwise::over_threads(launch("rope_pairs")?.with_metal(PAIRS), threads).into(),
+            None => params.launch(launch("rope")?.with_metal(MetalForm::new(FILES, "rope")), device).into(),
+        })
     }
 
     fn accepts_strides(&self, index: usize) -> bool {

@@ -29,6 +29,14 @@ const FILES: &[MetalFile] =
     &[metal::TYPES, Space::METAL, Operand::METAL, elementwise::METAL, Params::METAL, math::METAL, metal_file!("swiglu/swiglu.metal")];
 const METAL: MetalForm = MetalForm::new(FILES, "swiglu");
 
+/// Registers of a thread that takes 16-bit elements: with more, too few threads run at once for the speed of memory.
+const REGISTERS: u32 = 40;
+
+/// A form for elements of this type.
+fn of_type(form: MetalForm, dtype: DType) -> MetalForm {
+    if dtype.size() == 2 { form.with_registers(REGISTERS) } else { form }
+}
+
 attributes! {
     /// SwiGLU. Inputs `a […]` and `b`, alike; or `a […, 2n]` alone, whose first half of the last axis is gated and second half multiplied.
     #[derive(Clone, Copy, Debug)]
@@ -96,7 +104,7 @@ impl Operator for SwiGlu {
         }
         let params = params(a, inputs.b, self.alpha);
         let launch = Launch::new(KernelKey::new("swiglu", &[a.dtype]), cpu::kernel(a.dtype)?, &params, buffers);
-        Ok(over_elements(launch.with_metal(METAL), outputs[0].elements()).into())
+        Ok(over_elements(launch.with_metal(of_type(METAL, a.dtype)), outputs[0].elements()).into())
     }
 
     fn gradient(&self, inputs: &[Option<TensorInfo>], upstream: &[Option<TensorInfo>], wanted: &[bool]) -> Result<Definition> {

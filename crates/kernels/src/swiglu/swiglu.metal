@@ -14,7 +14,7 @@ template <typename T>
         return;
     }
     const uint count = elements_from(first, total);
-    const Division place = division(first, params.columns);
+    const Division place = params.rows == 1 ? Division{0, first} : division(first, params.columns);
     ulong row = place.quotient, column = place.remainder;
     b += params.b_offset;
     Elements<T> gated, factor;

@@ -8,6 +8,7 @@ use elinvar::{
 };
 
 use super::{
+    memo::Memo,
     module::Module,
     packed::Packing,
     parts::{Linear, Linears, Norm},
@@ -27,6 +28,8 @@ pub(super) struct LayerCache {
 /// What a layer attends to.
 pub(super) struct Context {
     pub(super) kept: Kept,
+    /// What is kept of the layer for when it is computed again.
+    pub(super) memo: Memo,
     /// By how much the layer's queries and keys are rotated with each position, in a text of this length.
     pub(super) frequencies: Tensor,
 }
@@ -151,7 +154,7 @@ impl Attention {
     pub(super) fn forward(&self, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context, residual: Option<&Tensor>) -> Result<Tensor> {
         let (rows, dim) = (queries.x.shape()[0], self.head_dim);
         let heads = |x: &Tensor, linear: &Linear, count: usize, norm: Option<&Norm>| -> Result<Tensor> {
-            let heads = linear.apply(x)?.reshape(&[x.shape()[0], count, dim])?;
+            let heads = context.memo.keep(linear.apply(x)?)?.reshape(&[x.shape()[0], count, dim])?;
             match norm {
                 Some(norm) => norm.apply(&heads),
                 None => Ok(heads),

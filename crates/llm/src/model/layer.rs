@@ -74,7 +74,7 @@ impl Layer {
 
     /// The residual stream of the queries' tokens; x is normalised.
     fn of_queries(&self, stream: &Tensor, queries: &Queries, x: &Tensor, positions: &Tensor, context: &Context) -> Result<Tensor> {
-        let attend = |residual: Option<&Tensor>| self.attention.forward(queries, x, positions, context, residual);
+        let attend = |residual: Option<&Tensor>| context.memo.keep(self.attention.forward(queries, x, positions, context, residual)?);
         let stream = match &self.attended_norm {
             Some(norm) => stream.add(&norm.apply(&attend(None)?.all_gather()?)?)?,
             None => attend(Some(&stream.own_part()?))?.all_gather()?,

@@ -11,6 +11,7 @@ mod dropout;
 mod layer;
 mod low_rank;
 mod matrix;
+mod memo;
 mod mlp;
 mod module;
 mod packed;
@@ -42,6 +43,8 @@ pub use cache::CacheType;
 pub(crate) use dropout::check_dropout;
 use layer::Layer;
 pub(crate) use matrix::Matrix;
+pub use memo::Checkpointing;
+use memo::Memo;
 use module::Module;
 pub(crate) use packed::Packing;
 pub(crate) use paged::{PagedCache, PagedStep, StepData, StepShape, drawn_tokens};
@@ -188,7 +191,7 @@ impl Model {
 
     /// What the layers keep of a text of at most `capacity` tokens, with keys and values stored as `kind`.
     fn cache(&self, capacity: usize, kind: CacheType) -> Result<Vec<Context>> {
-        let layer = |frequencies: Tensor| Ok(Context { kept: Kept::Text(self.layer_cache(capacity, kind)?), frequencies });
+        let layer = |frequencies: Tensor| Ok(Context { kept: Kept::Text(self.layer_cache(capacity, kind)?), memo: Memo::default(), frequencies });
         self.frequencies(capacity)?.into_iter().map(layer).collect()
     }
 

@@ -10,6 +10,7 @@ use elinvar::{Completion, DType, Reading, Recording, Result, Tensor, Workspace, 
 use super::{
     CacheType, Model, Stacks,
     attention::{Context, Group, Kept, LayerCache, Places},
+    memo::Memo,
 };
 
 /// Keys and values of all layers, in pages.
@@ -131,8 +132,9 @@ impl PagedStep {
             }
             let places = Arc::new(Places { slots, page: cache.page, groups });
             let layers = cache.layers.iter().zip(&cache.frequencies);
-            let contexts: Vec<_> =
-                layers.map(|(layer, rates)| Context { kept: Kept::Pages(layer.clone(), places.clone()), frequencies: rates.clone() }).collect();
+            let contexts: Vec<_> = layers
+                .map(|(layer, rates)| Context { kept: Kept::Pages(layer.clone(), places.clone()), memo: Memo::default(), frequencies: rates.clone() })
+                .collect();
             let adapted = match (stacks, adapters) {
                 (Some(stacks), Some(adapters)) => {
                     let of_logits = wanted.as_ref().map_or(Ok(adapters.clone()), |wanted| adapters.gather(wanted, 0))?;

@@ -7,6 +7,7 @@ use elinvar::{DType, Error, Gradients, Precision, Result, Tensor};
 use super::{
     Model,
     attention::{Context, Kept},
+    memo::{Checkpointing, Memo},
     packed::Packing,
 };
 
@@ -55,7 +56,7 @@ impl Model {
     /// Out of memory.
     pub(crate) fn texts(&self, count: usize, length: usize, packing: Option<Packing>) -> Result<Texts> {
         let packing = packing.map(Arc::new);
-        let context = |frequencies| Context { kept: Kept::Nothing { texts: count, packing: packing.clone() }, frequencies };
+        let context = |frequencies| Context { kept: Kept::Nothing { texts: count, packing: packing.clone() }, memo: Memo::default(), frequencies };
         let contexts = self.frequencies(length)?.into_iter().map(context).collect();
         Ok(Texts { positions: self.executor.arange(DType::I32, 0, length as i64, 1)?, packing, contexts })
     }
@@ -130,8 +131,8 @@ impl Model {
         self.project(stream)?.cross_entropy(targets, Some(IGNORED as isize))
     }
 
-    /// The objective of those cross-entropies, and the gradients of `leaves` by it. With `again` the layers are computed again on the way back, so that one layer's
-    /// intermediate results are kept at a time.
+    /// The objective of those cross-entropies, and the gradients of `leaves` by it. Where layers are computed again on the way back, what is computed again of
+    /// one is in memory at a time.
     ///
     /// # Errors
     /// A leaf that the loss does not depend on, out of memory, or a failed device.
@@ -141,10 +142,10 @@ impl Model {
         objective: &Objective<'_>,
         texts: &Texts,
         leaves: &[Tensor],
-        again: bool,
+        checkpointing: Checkpointing,
     ) -> Result<(Tensor, Vec<Tensor>)> {
         let mut found = Found(vec![None; leaves.len()]);
-        if !again {
+        if checkpointing == Checkpointing::None {
             let last = self.stream(tokens, texts)?;
             let (loss, upstream) = self.head_gradients(&last, targets, objective, leaves, &mut found)?;
             if let Some(upstream) = upstream {
@@ -156,18 +157,22 @@ impl Model {
         let mut streams = vec![self.begin(tokens)?];
         for (layer, context) in self.layers.iter().zip(&texts.contexts) {
             let last = streams.last().map_or_else(|| self.begin(tokens), |stream| Ok(stream.clone()))?;
-            let next = layer.forward(&last, &texts.positions, context)?;
+            let forward = || layer.forward(&last, &texts.positions, context);
+            let next = if checkpointing == Checkpointing::FeedForward { context.memo.keeping(forward) } else { forward() }?;
             let is_tracked = next.is_tracked() || last.is_tracked();
             let next = next.detach();
             streams.push(if is_tracked { next.requires_grad()? } else { next });
         }
         let Some(last) = streams.pop() else { return Err(Error::internal("a model without a stream")) };
         let (loss, mut upstream) = self.head_gradients(&last, targets, objective, leaves, &mut found)?;
-        for ((layer, context), stream) in self.layers.iter().zip(&texts.contexts).zip(&streams).rev() {
+        let mut next = last;
+        for ((layer, context), stream) in self.layers.iter().zip(&texts.contexts).zip(streams.iter().cloned()).rev() {
             let Some(above) = upstream else { break };
-            let gradients = layer.forward(stream, &texts.positions, context)?.backward_from(&above)?;
+            let again = context.memo.repeating(|| layer.forward(&stream, &texts.positions, context))?;
+            let gradients = next.in_place_of(&again)?.backward_from(&above)?;
             found.add(leaves, &gradients)?;
-            upstream = gradients.get(stream).cloned();
+            upstream = gradients.get(&stream).cloned();
+            next = stream;
         }
         Ok((loss, found.all(leaves)?))
     }

@@ -5,11 +5,12 @@ use elinvar::{DType, Error, MemoryInfo, Result, format_bytes};
 use super::{
     batch::padded,
     data::Dataset,
+    parameters::TOGETHER,
     trainer::{MAX_SHAPES, TrainerOptions},
 };
 use crate::{
     adapter::AdapterConfig,
-    model::{Change, Model},
+    model::{Change, Checkpointing, Model},
 };
 
 /// Bytes that a training needs beside the model's weights, about.
@@ -32,8 +33,9 @@ impl TrainingMemory {
         let (config, changes) = (model.config(), adapter.changes(&model.places())?);
         let tensors = changes.iter().flat_map(|(place, change)| place.tensors(*change)).map(|(_, dims)| dims.iter().product::<usize>());
         let (trained, largest) = (tensors.clone().sum::<usize>(), tensors.max().unwrap_or(0));
-        // A gradient of every replica.
-        let gathered = Some(model.executor().replicas()).filter(|replicas| *replicas > 1).map_or(0, |replicas| replicas * largest);
+        // Of gradients that are added together, those of every replica.
+        let together = largest.max(trained.min(TOGETHER));
+        let gathered = Some(model.executor().replicas()).filter(|replicas| *replicas > 1).map_or(0, |replicas| replicas * together);
         // A batch has the length of its longest sample; each length that occurs keeps what was recorded for it.
         let mut lengths: Vec<_> = data.samples().iter().map(padded).collect();
         lengths.sort_unstable();
@@ -44,21 +46,28 @@ impl TrainingMemory {
         let (queries, keys) = ((config.heads * config.head_dim) as u64, (config.kv_heads * config.head_dim) as u64);
         // Inputs of norms and linear layers, rotated queries and keys, values, what is attended, and what is gated.
         let layer = 4 * hidden + 2 * queries + 2 * keys + 3 * inner;
-        let kept = if options.checkpointing { hidden * config.layers as u64 + layer } else { layer * config.layers as u64 };
+        let layers = config.layers as u64;
+        let kept = match options.checkpointing {
+            Checkpointing::None => layer * layers,
+            Checkpointing::Layers => hidden * layers + layer,
+            Checkpointing::FeedForward => (2 * hidden + queries + 2 * keys) * layers + layer,
+        };
         // The values of a layer and their gradients on the way back; a pass without one takes no more.
         let passing = 2 * layer;
         let (float, stream) = (DType::F32.size() as u64, model.stream_type().size() as u64);
         // What low-rank matrices read where a dropout leaves elements out, and which elements: of all layers, or of one.
         let is_low_rank = |change: &Change| matches!(change, Change::LowRank { .. });
         let read: usize = changes.iter().filter(|(_, change)| is_low_rank(change)).map(|(place, _)| place.extents[1]).sum();
-        let of_layers = if options.checkpointing { config.layers.max(1) as u64 } else { 1 };
+        let of_layers = if options.checkpointing == Checkpointing::None { 1 } else { layers.max(1) };
         let dropped = if adapter.dropout > 0.0 { (stream + 1) * (read as u64).div_ceil(of_layers) } else { 0 };
+        // Logits and their gradient; in 16 bits those of the next part beside them.
+        let of_logit = if stream == float { 2 * float } else { 3 * stream };
         let of_shape = |length: &usize| (texts * length).min(model.rows_of_logits()) as u64;
         let logits: u64 = lengths.iter().rev().take(MAX_SHAPES).map(of_shape).sum();
         Ok(Self {
             parameters: ((2 + options.optimizer.states()) * trained + gathered) as u64 * float,
             activations: rows * ((kept + passing) * stream + dropped),
-            logits: 2 * logits * config.vocab_size as u64 * float,
+            logits: logits * config.vocab_size as u64 * of_logit,
         })
     }
 

@@ -81,8 +81,17 @@ impl Parameters {
     /// Adds to the gradient those of the leaves, of all replicas.
     pub(super) fn add_gradients(&self, executor: &Executor, gradients: &[Tensor]) -> Result<()> {
         let sum = self.gradient.on(executor)?;
-        for (part, gradient) in self.parts.iter().zip(gradients) {
-            add_all(&sum.slice(0, part.range.start, part.range.len(), 1)?, &gradient.reshape(&[part.range.len()])?)?;
+        let flat: Vec<_> = gradients.iter().map(|gradient| gradient.reshape(&[gradient.shape().elements()])).collect::<Result<_>>()?;
+        let mut first = 0;
+        for run in runs(&self.parts) {
+            let (range, found) = (&self.parts[run.clone()], &flat[run]);
+            let count = range.iter().map(|part| part.range.len()).sum();
+            let found = match found {
+                [one] => one.clone(),
+                several => Tensor::concat(&several.iter().collect::<Vec<_>>(), 0)?,
+            };
+            add_all(&sum.slice(0, first, count, 1)?, &found)?;
+            first += count;
         }
         Ok(())
     }
@@ -93,6 +102,21 @@ impl Parameters {
         let tensor = |part: &Part| (part.name.clone(), (part.dims.clone(), values[part.range.clone()].to_vec()));
         Ok(Adapter { config: self.config.clone(), tensors: self.parts.iter().map(tensor).collect() })
     }
+}
+
+/// Numbers of parts whose gradients are added at once, at most, unless one has more.
+pub(super) const TOGETHER: usize = 1 << 20;
+
+/// Parts that follow each other, of at most [`TOGETHER`] numbers.
+fn runs(parts: &[Part]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        match runs.last_mut().filter(|run| part.range.end - parts[run.start].range.start <= TOGETHER) {
+            Some(run) => run.end = index + 1,
+            None => runs.push(index..index + 1),
+        }
+    }
+    runs
 }
 
 fn given(adapter: &Adapter, name: &str, dims: &[usize]) -> Result<Vec<f32>> {

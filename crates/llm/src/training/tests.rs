@@ -19,7 +19,7 @@ use super::{
     TrainingMemory, TrainingOptions, evaluate, optimizer::NUMBERS, train,
 };
 use crate::{
-    Adapter, AdapterConfig, Config, Model, ModelFiles, Targets, Tokenizer, WeightType, Weights,
+    Adapter, AdapterConfig, Checkpointing, Config, Model, ModelFiles, Targets, Tokenizer, WeightType, Weights,
     gguf::tests::parse,
     model::tests::{
         quantised,
@@ -86,7 +86,7 @@ impl Training {
         open(Reference::all().into_iter().find(|reference| reference.name == self.model).unwrap().folder().path(), executor)
     }
 
-    fn trainer(&self, executor: &Executor, again: bool, loss: Loss) -> Trainer {
+    fn trainer(&self, executor: &Executor, again: Checkpointing, loss: Loss) -> Trainer {
         let model = self.model(executor);
         let optimizer = if self.muon { Optimizer::MUON } else { Optimizer::ADAMW };
         let options = TrainerOptions { optimizer, clip: Some(1.0), checkpointing: again, seed: 1, loss };
@@ -103,7 +103,7 @@ impl Training {
         new(Some(&begun))
     }
 
-    fn losses(&self, executor: &Executor, steps: usize, again: bool) -> Vec<f32> {
+    fn losses(&self, executor: &Executor, steps: usize, again: Checkpointing) -> Vec<f32> {
         let mut trainer = self.trainer(executor, again, Loss::CrossEntropy);
         (0..steps).map(|step| trainer.step(&[batch(step)], self.rate).unwrap().loss).collect()
     }
@@ -119,7 +119,7 @@ fn check(name: &str, found: &[f32], expected: &[f32]) {
 #[test]
 fn losses_are_those_of_peft_and_pytorch() {
     for (name, training) in trainings().iter().filter(|(name, _)| *name != "shakespeare") {
-        check(name, &training.losses(&strict(2), training.losses.len(), false), &training.losses);
+        check(name, &training.losses(&strict(2), training.losses.len(), Checkpointing::None), &training.losses);
     }
 }
 
@@ -127,9 +127,9 @@ fn losses_are_those_of_peft_and_pytorch() {
 fn the_embedded_model_learns_as_with_peft_and_pytorch() {
     // Its weights have 16 bits: strict products would have x in 16 bits too, and the reference has it in f32. So this is fast, as training by default is.
     let (training, executor) = (&trainings()["shakespeare"], strict(2).with_precision(Executor::DEFAULT_PRECISION));
-    let losses = training.losses(&executor, 6, false);
+    let losses = training.losses(&executor, 6, Checkpointing::None);
     check("shakespeare", &losses, &training.losses);
-    assert_eq!(losses, training.losses(&executor.with_precision(Precision::Fast), 6, false));
+    assert_eq!(losses, training.losses(&executor.with_precision(Precision::Fast), 6, Checkpointing::None));
 }
 
 /// As `PAIRS` of the script.
@@ -145,7 +145,7 @@ fn pairs() -> Vec<[Sample; 2]> {
 #[test]
 fn preferences_are_learned_as_in_pytorch() {
     let pairs = pairs();
-    let run = |training: &Training, again: bool| -> Vec<[f32; 4]> {
+    let run = |training: &Training, again: Checkpointing| -> Vec<[f32; 4]> {
         let mut trainer = training.trainer(&strict(2), again, Loss::Dpo { beta: training.beta });
         let step = |step: usize| {
             let batch = Batch::new(&pairs[step % 2 * 2..][..2].iter().flatten().collect::<Vec<_>>()).unwrap();
@@ -158,11 +158,11 @@ fn preferences_are_learned_as_in_pytorch() {
         (0..training.steps.len()).map(step).collect()
     };
     for (name, training) in &references("preferences.json") {
-        let found = run(training, false);
+        let found = run(training, Checkpointing::None);
         let worst = found.as_flattened().iter().zip(training.steps.as_flattened()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("{name}: {} steps, {:?} to {:?}, at most {worst:e} apart", found.len(), found[0], found[found.len() - 1]);
         assert!(worst < 5e-5, "{name}: {found:?} instead of {:?}", training.steps);
-        assert_eq!(run(training, true), found, "{name}");
+        assert_eq!(run(training, Checkpointing::FeedForward), found, "{name}");
     }
 }
 
@@ -204,8 +204,8 @@ fn memory_is_known_before_training() {
     let sample = |n: u32, count: u32| Sample::new((0..count).map(|i| 4 * i + n).collect(), 0).unwrap();
     let data = Dataset::new((0..3).map(|n| sample(n, 96)).chain((0..3).map(|n| sample(n, 250))).collect()).unwrap();
     let before = executor.pool().statistics().live_bytes;
-    for checkpointing in [true, false] {
-        for loss in [Loss::CrossEntropy, Loss::Dpo { beta: 0.1 }].into_iter().skip(usize::from(checkpointing)) {
+    for checkpointing in [Checkpointing::Layers, Checkpointing::FeedForward, Checkpointing::None] {
+        for loss in [Loss::CrossEntropy, Loss::Dpo { beta: 0.1 }].into_iter().skip(usize::from(checkpointing != Checkpointing::None)) {
             let options = TrainerOptions { checkpointing, loss, ..OPTIONS };
             let expected = TrainingMemory::of(&model, &adapter, &options, &data, 2).unwrap();
             let mut trainer = Trainer::new(&model, adapter.clone(), None, options).unwrap();
@@ -214,7 +214,7 @@ fn memory_is_known_before_training() {
             }
             let found = executor.pool().statistics().live_bytes - before;
             let ratio = expected.total() as f64 / found as f64;
-            println!("checkpointing {checkpointing}, {loss:?}: {expected:?}, {found} found, ratio {ratio:.2}");
+            println!("{checkpointing:?}, {loss:?}: {expected:?}, {found} found, ratio {ratio:.2}");
             assert!((0.9..1.3).contains(&ratio), "{expected:?} expected, {found} found");
             assert!(expected.check(MemoryInfo { total: 1 << 40, available: expected.total() as usize }).is_ok());
             let error = rejected(expected.check(MemoryInfo { total: 1 << 40, available: 1 << 20 }));
@@ -233,7 +233,7 @@ fn logits_in_parts_give_the_loss_and_the_gradients_of_the_whole() {
     let texts = [sample(0), sample(1)];
     let whole = [Batch::new(&texts.each_ref()).unwrap()];
     let apart = texts.each_ref().map(|text| Batch::new(&[text]).unwrap());
-    for again in [false, true] {
+    for again in CHECKPOINTINGS {
         let options = TrainerOptions {
             optimizer: Optimizer::Sgd { momentum: 0.0, weight_decay: 0.0 },
             clip: None,
@@ -259,8 +259,10 @@ fn rejected<T>(result: Result<T>) -> String {
     message
 }
 
+const CHECKPOINTINGS: [Checkpointing; 3] = [Checkpointing::None, Checkpointing::Layers, Checkpointing::FeedForward];
+
 const OPTIONS: TrainerOptions =
-    TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: false, seed: 1, loss: Loss::CrossEntropy };
+    TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: Checkpointing::None, seed: 1, loss: Loss::CrossEntropy };
 
 fn qwen(executor: &Executor) -> Model {
     trainings()["dora"].model(executor)
@@ -282,8 +284,9 @@ fn bits(trainer: &Trainer) -> Vec<u32> {
 fn layers_computed_again_have_the_bits_of_layers_that_are_kept() {
     for name in ["dora", "layers", "dropout-dora"] {
         let training = &trainings()[name];
-        let bits = |again: bool| training.losses(&strict(2), 3, again).into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        assert_eq!(bits(true), bits(false), "{name}");
+        let bits = |again: Checkpointing| training.losses(&strict(2), 3, again).into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        let [kept, others @ ..] = CHECKPOINTINGS.map(bits);
+        assert_eq!(others, [(); 2].map(|()| kept.clone()), "{name}");
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     adapter::{Adapter, AdapterConfig},
-    model::{Model, Objective, Packing, check_dropout},
+    model::{Checkpointing, Model, Objective, Packing, check_dropout},
 };
 
 /// What a step found.
@@ -35,8 +35,8 @@ pub struct TrainerOptions {
     pub optimizer: Optimizer,
     /// Gradients longer than this are shortened to it.
     pub clip: Option<f64>,
-    /// Layers are computed again on the way back, so that the intermediate results of one are kept at a time.
-    pub checkpointing: bool,
+    /// How much is computed again on the way back, for less memory.
+    pub checkpointing: Checkpointing,
     /// Of the values that an adapter begins with.
     pub seed: u64,
 }
@@ -92,6 +92,16 @@ pub(super) fn add_all(sum: &Tensor, own: &Tensor) -> Result<()> {
     own.all_replicas()?.iter().try_for_each(|more| sum.add_(more))
 }
 
+/// The length of a vector. Its squares are added in rows, where it has whole ones, so that a GPU has more to do at once than one sum.
+fn length_of(vector: &Tensor) -> Result<Tensor> {
+    let count = vector.shape()[0];
+    let width = 1 << count.trailing_zeros().min(ROW);
+    vector.reshape(&[count / width, width])?.sum_square(&[1], false)?.sum(&[], false)?.sqrt()
+}
+
+/// The binary logarithm of the width of those rows, at most.
+const ROW: u32 = 12;
+
 /// What the dropout of a batch of a step follows from.
 fn dropout_key(seed: u64, step: u64, batch: u64) -> u32 {
     (SplitMix64::nth(SplitMix64::nth(seed, step), batch) >> 32) as u32
@@ -129,7 +139,7 @@ impl Trainer {
         let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(executor.replicas())?, zeros(1)?, zeros(1)?, zeros(3)?);
         let (update, ()) = executor.record(|recorded| {
             let gradient = parameters.gradient.on(recorded)?;
-            let length = gradient.sum_square(&[], false)?.sqrt()?;
+            let length = length_of(&gradient)?;
             norm.on(recorded)?.copy_from(&length)?;
             let clipped = match clip {
                 // As PyTorch has it.

@@ -7,8 +7,13 @@ use elinvar_llm::{
 };
 use serde_json::json;
 
-use super::decode::Shape;
-use crate::{args::ComputeArgs, measure::median, output::print_line};
+use super::{decode::Shape, timing::round_profiled};
+use crate::{
+    args::{CheckpointArgs, ComputeArgs},
+    measure::median,
+    output::print_line,
+    profile::{self, Known, ProfileArgs},
+};
 
 /// Arguments of `elinvar bench train`.
 #[derive(Debug, Args)]
@@ -34,9 +39,8 @@ pub(crate) struct TrainArgs {
     /// Train these linear layers, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "q_proj,v_proj", value_name = "NAMES")]
     target_modules: Vec<String>,
-    /// Compute layers again on the way back: less memory, more time
-    #[arg(long)]
-    grad_checkpoint: bool,
+    #[command(flatten)]
+    checkpoint: CheckpointArgs,
     /// Time this many steps after two that warm up, and report the median
     #[arg(long, default_value = "10")]
     steps: NonZeroUsize,
@@ -44,18 +48,27 @@ pub(crate) struct TrainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
     device: ComputeArgs,
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<()> {
+    let trace = args.profile.open()?;
     let executor = args.device.executor()?.replicated();
+    let mut profiler = args.profile.profiler(&executor)?;
     let model = Model::random(&executor, args.shape.config(), args.dtype, 1)?;
     let [rank, batch, batches, length, steps] =
         [args.rank, args.batch_size, args.grad_accumulation_steps, args.length, args.steps].map(NonZeroUsize::get);
     let targets = Targets::Names(args.target_modules.clone());
     let config = AdapterConfig { rank, alpha: 2.0 * rank as f64, targets, ..AdapterConfig::of_layers(&model, model.config().layers) };
-    let options =
-        TrainerOptions { optimizer: Optimizer::ADAMW, clip: Some(1.0), checkpointing: args.grad_checkpoint, seed: 0, loss: Loss::CrossEntropy };
+    let options = TrainerOptions {
+        optimizer: Optimizer::ADAMW,
+        clip: Some(1.0),
+        checkpointing: args.checkpoint.grad_checkpoint,
+        seed: 0,
+        loss: Loss::CrossEntropy,
+    };
     let count = batch * batches;
     let sample = |number: usize| Sample::new((0..=length).map(|i| ((i * 31 + number * 7) % 1000) as u32).collect(), 0);
     let data = Dataset::new((0..count).map(sample).collect::<Result<_>>()?)?;
@@ -70,6 +83,9 @@ pub(crate) fn run(args: &TrainArgs) -> Result<()> {
     }
     let Some(Trained { loss, norm, .. }) = last else { return Err(Error::internal("a benchmark of no steps")) };
     let (seconds, tokens, peak) = (median(times.split_off(2)), count * length, executor.pool().statistics().peak_bytes);
+    let known = Known { tokens: Some(tokens), unprofiled: Some(seconds) };
+    round_profiled(&mut profiler, "train", known, || trainer.step(&of_step, 1e-4).map(drop))?;
+    profile::finish(profiler, trace.as_deref())?;
     let (ms, rate, peak) = (1e3 * seconds, tokens as f64 / seconds, peak as f64 / 1e9);
     if args.json {
         print_line(json!({

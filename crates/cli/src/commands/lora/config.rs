@@ -249,6 +249,10 @@ lr_schedule:
         {
             assert!(other.contains(expected), "{other}");
         }
+        for (value, expected) in [("true", "Layers"), ("layers", "Layers"), ("feed-forward", "FeedForward"), ("false", "None")] {
+            let given = format!("{:?}", merged(&format!("grad_checkpoint: {value}\n"), &[]).unwrap());
+            assert!(given.contains(&format!("grad_checkpoint: {expected}")), "{given}");
+        }
         // Of what the file says of another schedule, or of a switch, nothing is left.
         let other = format!("{:?}", merged(FILE, &["--schedule", "linear", "--iters", "9", "--mask-prompt=false"]).unwrap());
         for expected in ["schedule: Linear", "warmup: 100", "iters: 9", "learning_rate: 1e-5", "mask_prompt: false"] {

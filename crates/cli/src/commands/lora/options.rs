@@ -6,7 +6,7 @@ use clap::{ArgAction::Set, Args, ValueEnum};
 use elinvar::{Error, Result};
 use elinvar_llm::{Config, DataOptions, Dataset, Decay, Loss, Optimizer, Schedule, Tokenizer, TrainerOptions, TrainingOptions};
 
-use crate::{model::BaseArgs, profile::ProfileArgs};
+use crate::{args::CheckpointArgs, model::BaseArgs, profile::ProfileArgs};
 
 /// Arguments of `elinvar lora train`.
 #[derive(Debug, Args)]
@@ -88,10 +88,8 @@ pub(crate) struct TrainArgs {
     #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     pack: bool,
-    /// Compute layers again on the way back: less memory, more time
-    #[arg(long, action = Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
-    #[arg(hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
-    grad_checkpoint: bool,
+    #[command(flatten)]
+    checkpoint: CheckpointArgs,
     /// Begin with the adapter in this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
     pub(super) resume_adapter_file: Option<PathBuf>,
@@ -163,7 +161,7 @@ impl TrainArgs {
     /// How a step is taken.
     pub(super) fn trainer(&self, loss: Loss) -> TrainerOptions {
         let clip = (self.clip != 0.0).then_some(self.clip);
-        TrainerOptions { optimizer: self.optimizer(), clip, checkpointing: self.grad_checkpoint, seed: self.seed, loss }
+        TrainerOptions { optimizer: self.optimizer(), clip, checkpointing: self.checkpoint.grad_checkpoint, seed: self.seed, loss }
     }
 
     fn optimizer(&self) -> Optimizer {

@@ -27,7 +27,7 @@ template <typename T>
     if (first >= total) {
         return;
     }
-    const Division place = division(first, params.columns);
+    const Division place = params.rows == 1 ? Division{0, first} : division(first, params.columns);
     ulong row = place.quotient, column = place.remainder;
     b += params.b_offset;
     device T* to_b = params.b_offset > 0 ? da + params.b_offset : db;

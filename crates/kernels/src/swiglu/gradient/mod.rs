@@ -13,7 +13,7 @@ pub(crate) mod oracle;
 
 use elinvar_core::{DType, DeviceProperties, KernelKey, MetalFile, MetalForm, Result};
 
-use super::{Params, SwiGlu, params};
+use super::{Params, SwiGlu, of_type, params};
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
     attributes::attributes,
@@ -66,7 +66,7 @@ impl Operator for SwiGluGradient {
             buffers[operands::AT.b].1 = Argument::Input(operands::AT.a);
         }
         let launch = Launch::new(KernelKey::new("swiglu_gradient", &[inputs.a.dtype]), cpu::kernel(inputs.a.dtype)?, &params, buffers);
-        Ok(over_elements(launch.with_metal(METAL), inputs.dy.elements()).into())
+        Ok(over_elements(launch.with_metal(of_type(METAL, inputs.a.dtype)), inputs.dy.elements()).into())
     }
 }
 

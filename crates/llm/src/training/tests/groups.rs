@@ -37,7 +37,7 @@ fn steps_have_the_same_bits_on_any_number_of_devices() {
     let dropping = |model: &Model| AdapterConfig { dropout: 0.2, ..AdapterConfig::of_layers(model, 2) };
     let dora = |model: &Model| AdapterConfig { use_dora: true, ..AdapterConfig::of_layers(model, 2) };
     let whole = |model: &Model| AdapterConfig::whole_layers(model, 1);
-    let muon = TrainerOptions { optimizer: Optimizer::MUON, checkpointing: true, ..OPTIONS };
+    let muon = TrainerOptions { optimizer: Optimizer::MUON, checkpointing: Checkpointing::Layers, ..OPTIONS };
     let dpo = TrainerOptions { loss: Loss::Dpo { beta: 0.5 }, optimizer: Optimizer::LION, ..OPTIONS };
     let kinds: [Kind<'_>; 5] =
         [(&dropping, muon, false), (&dropping, OPTIONS, true), (&dora, OPTIONS, false), (&whole, OPTIONS, false), (&dora, dpo, true)];

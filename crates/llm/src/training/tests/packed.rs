@@ -1,6 +1,9 @@
 //! Samples of a batch one after the other, against the same filled up.
 
-use super::{Batch, Loss, OPTIONS, Sample, Trainer, TrainerOptions, dropping, pairs, qwen, references, samples, strict, trainer, trainings};
+use super::{
+    Batch, CHECKPOINTINGS, Checkpointing, Loss, OPTIONS, Sample, Trainer, TrainerOptions, dropping, pairs, qwen, references, samples, strict,
+    trainer, trainings,
+};
 use crate::model::{IGNORED, Model, Packing};
 
 fn both(samples: &[Sample]) -> [Batch; 2] {
@@ -48,7 +51,7 @@ fn near(mut filled: Trainer, mut packed: Trainer, batches: &[[Batch; 2]]) {
 #[test]
 fn packed_batches_are_trained_on_like_filled_up_ones() {
     let samples = samples();
-    for checkpointing in [false, true] {
+    for checkpointing in CHECKPOINTINGS {
         let options = TrainerOptions { checkpointing, ..OPTIONS };
         let new = || trainer(&qwen(&strict(2)), options);
         near(new(), new(), &[both(&samples[..3]), both(&samples[2..]), both(&samples[..3])]);
@@ -58,7 +61,7 @@ fn packed_batches_are_trained_on_like_filled_up_ones() {
 #[test]
 fn packed_pairs_are_preferred_like_filled_up_ones() {
     let (training, pairs) = (references("preferences.json").into_values().next().unwrap(), pairs());
-    let new = || training.trainer(&strict(2), false, Loss::Dpo { beta: training.beta });
+    let new = || training.trainer(&strict(2), Checkpointing::None, Loss::Dpo { beta: training.beta });
     near(new(), new(), &[both(pairs[..2].as_flattened()), both(pairs[1..].as_flattened())]);
 }
 
