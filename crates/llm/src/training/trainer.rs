@@ -53,15 +53,32 @@ pub struct Trainer {
     factor: Tensor,
     /// Of the dropout of the batches under way, for each replica.
     key: Tensor,
-    loss: Tensor,
-    norm: Tensor,
-    /// Of pairs: the sums of [`Rewards`]' parts.
-    rewards: Tensor,
+    /// What a step finds: see [`Found`].
+    found: Tensor,
     update: Recording,
     /// Gradients of batches of a shape; what was used last is last.
     gradients: Vec<Recorded>,
     losses: Vec<Recorded>,
     steps: u64,
+}
+
+/// The parts of what a step finds, which are read together.
+struct Found {
+    /// The sum of the batches' losses.
+    loss: Tensor,
+    /// The gradient's length.
+    norm: Tensor,
+    /// Of pairs: the sums of [`Rewards`]' parts.
+    rewards: Tensor,
+}
+
+impl Found {
+    const COUNT: usize = 5;
+
+    fn of(found: &Tensor) -> Result<Self> {
+        let part = |start: usize, count: usize| found.slice(0, start, count, 1);
+        Ok(Self { loss: part(0, 1)?, norm: part(1, 1)?, rewards: part(2, 3)? })
+    }
 }
 
 /// What is done with batches of a shape. Its tensors have a row for the batch of each replica.
@@ -136,11 +153,11 @@ impl Trainer {
         }
         let zeros = |count: usize| executor.zeros(DType::F32, &[count]);
         let states = (0..optimizer.states()).map(|_| zeros(parameters.count())).collect::<Result<Vec<_>>>()?;
-        let (numbers, factor, loss, norm, rewards) = (zeros(NUMBERS)?, zeros(executor.replicas())?, zeros(1)?, zeros(1)?, zeros(3)?);
+        let (numbers, factor, found) = (zeros(NUMBERS)?, zeros(executor.replicas())?, zeros(Found::COUNT)?);
         let (update, ()) = executor.record(|recorded| {
             let gradient = parameters.gradient.on(recorded)?;
             let length = length_of(&gradient)?;
-            norm.on(recorded)?.copy_from(&length)?;
+            Found::of(&found.on(recorded)?)?.norm.copy_from(&length)?;
             let clipped = match clip {
                 // As PyTorch has it.
                 Some(clip) => gradient.mul(&((length + 1e-6)?.reciprocal()? * clip)?.clamp(0.0, 1.0)?)?,
@@ -151,22 +168,7 @@ impl Trainer {
             gradient.fill_(0)
         })?;
         let (base, key) = (model.clone(), executor.zeros(DType::U32, &[executor.replicas(), 1])?);
-        Ok(Self {
-            base,
-            parameters,
-            options,
-            states,
-            numbers,
-            factor,
-            key,
-            loss,
-            norm,
-            rewards,
-            update,
-            gradients: Vec::new(),
-            losses: Vec::new(),
-            steps: 0,
-        })
+        Ok(Self { base, parameters, options, states, numbers, factor, key, found, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
     }
 
     /// Numbers that are trained.
@@ -222,17 +224,24 @@ impl Trainer {
             )));
         }
         let terms: usize = batches.iter().map(|batch| self.terms(batch)).sum::<Result<_>>()?;
-        self.loss.write(&[0f32])?;
-        self.rewards.write(&[0f32; 3])?;
+        self.found.write(&[0f32; Found::COUNT])?;
         for (round, batches) in batches.chunks(replicas).enumerate() {
-            let key = |replica| dropout_key(self.options.seed, step, (round * replicas + replica) as u64);
-            self.key.write(&(0..replicas).map(key).collect::<Vec<_>>())?;
+            if self.parameters.config.dropout > 0.0 {
+                let key = |replica| dropout_key(self.options.seed, step, (round * replicas + replica) as u64);
+                self.key.write(&(0..replicas).map(key).collect::<Vec<_>>())?;
+            }
             self.replay(batches, 1.0 / terms as f32, true)?;
         }
         self.numbers.write(&self.options.optimizer.numbers(rate, step))?;
         self.base.executor().replay(&self.update)?;
-        let trained = Trained { loss: self.loss.item()?, norm: self.norm.item()?, rewards: self.found_rewards()? };
-        match trained {
+        let [loss, norm, chosen, rejected, accuracy] = self.found.to_vec::<f32>()?[..] else {
+            return Err(Error::internal("a step found other parts"));
+        };
+        let rewards = match self.options.loss {
+            Loss::CrossEntropy => None,
+            Loss::Dpo { .. } => Some(Rewards { chosen, rejected, accuracy }),
+        };
+        match (Trained { loss, norm, rewards }) {
             Trained { loss, norm, .. } if !loss.is_finite() || !norm.is_finite() => Err(Error::invalid_data(format!(
                 "step {step}: the loss is {loss}, the gradient's length {norm}: training stops; lower the learning rate or clip the gradient"
             ))),
@@ -244,23 +253,15 @@ impl Trainer {
         }
     }
 
-    fn found_rewards(&self) -> Result<Option<Rewards>> {
-        match (self.options.loss, &self.rewards.to_vec::<f32>()?[..]) {
-            (Loss::CrossEntropy, _) => Ok(None),
-            (Loss::Dpo { .. }, &[chosen, rejected, accuracy]) => Ok(Some(Rewards { chosen, rejected, accuracy })),
-            (Loss::Dpo { .. }, _) => Err(Error::internal("rewards of other parts")),
-        }
-    }
-
     /// The sum of the losses of a batch: of the cross-entropies of its targets, in nats, or of its pairs.
     ///
     /// # Errors
     /// Tokens outside the vocabulary, out of memory, or a failed device.
     pub fn loss(&mut self, batch: &Batch) -> Result<f64> {
         self.terms(batch)?;
-        self.loss.write(&[0f32])?;
+        self.found.write(&[0f32; Found::COUNT])?;
         self.replay(std::slice::from_ref(batch), 1.0, false)?;
-        self.loss.item::<f32>().map(f64::from)
+        Found::of(&self.found)?.loss.item::<f32>().map(f64::from)
     }
 
     /// The adapter as it is now.
@@ -331,6 +332,7 @@ impl Trainer {
         let (tokens, targets, packing) = (zeros(rows)?, zeros(rows)?, is_packed.then(packing).transpose()?);
         let body = |recorded: &Executor| {
             let (model, leaves) = self.parameters.model(&self.base, recorded)?;
+            let sums = Found::of(&self.found.on(recorded)?)?;
             let own = |tensor: &Tensor| tensor.on(recorded)?.own_replica();
             let (tokens, targets, factor) = (own(&tokens)?, own(&targets)?, own(&self.factor)?);
             let packing = match &packing {
@@ -346,7 +348,7 @@ impl Trainer {
                 Loss::CrossEntropy => Err(Error::internal("a loss without pairs")),
                 Loss::Dpo { beta } => {
                     let found = preferences(losses, beta)?;
-                    add_all(&self.rewards.on(recorded)?, &found.rewards)?;
+                    add_all(&sums.rewards, &found.rewards)?;
                     Ok((found.loss, layout.together(&found.slopes)?))
                 }
             };
@@ -362,7 +364,7 @@ impl Trainer {
                 (false, Loss::CrossEntropy) => model.loss(&tokens, &targets, &layout)?.detach().mul(&factor)?,
                 (false, Loss::Dpo { beta }) => preferences(&model.losses(&tokens, &targets, &layout)?, beta)?.loss,
             };
-            add_all(&self.loss.on(recorded)?, &loss)
+            add_all(&sums.loss, &loss)
         };
         let (recording, ()) = executor.record(body)?;
         Ok(Recorded { shape, tokens, targets, packing, recording })
