@@ -175,7 +175,7 @@ fn a_token_s_way_into_the_caches_and_its_attention_are_one_operator() {
     assert!(decode[0].starts_with("attention_decode") && decode.len() <= 2, "{decode:?}");
     let several = attend(5, 4, |_| Ok(()));
     assert_eq!(several[0], "rope_append");
-    assert!(!several.iter().any(|name| name == "rope" || name == "kv_append"), "{several:?}");
+    assert!(!several[1..].iter().any(|name| name.starts_with("rope") || name == "kv_append"), "{several:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The naive reference, in f64, and the cases.
 
-use elinvar_core::{DType, Result};
+use elinvar_core::{DType, Result, Shape};
 
 use super::{Attention, Scoring};
 use crate::{
@@ -432,6 +432,15 @@ fn fast_cases() -> Vec<Case> {
     let extra = Extra { positions: Some(HostTensor::new(&[2, 4], &[-5, 299, 17, 400, 3, -1, 255, 256])), ..Extra::default() };
     cases.push(fast(causal, Dims { batch: 2, ..Dims::new(2, 1, 4, 300, 128) }, narrow, extra));
     cases.push(fast(causal, Dims::new(1, 1, 0, 300, 64), narrow, Extra::default()));
+    // Keys that all batches share, and values backwards: rows that no tensor map has.
+    for (dtype, width) in [(DType::BF16, 64), (DType::F16, 128)] {
+        let stored = |dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
+        let k = stored([1, 2, 150, width], 46).viewed(|layout| layout.broadcast_to(Shape::new(&[2, 2, 150, width])?));
+        let v = stored([2, 2, 160, width], 47).viewed(|layout| layout.slice(2, 154, 150, -1));
+        let operator = Attention { scoring: Scoring { offset: 80, ..causal }, precision: Precision::Fast, ..Attention::default() };
+        let d = Dims { batch: 2, ..Dims::new(4, 2, 70, 150, width) };
+        cases.push(case_of(operator, d, [stored([2, 4, 70, width], 45), made(k), made(v)], Extra::default()));
+    }
     // A query that is no number gives none; the others of its tile do.
     let d = Dims::new(4, 2, 1, 300, 64);
     let operator = Attention { precision: Precision::Fast, ..Attention::default() };

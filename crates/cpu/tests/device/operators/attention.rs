@@ -265,8 +265,8 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
     let plan_of_few = operator.plan(&few, &operator.infer(&few).unwrap(), &gpu).unwrap();
     assert_eq!(plan_of_few.launches.iter().map(|l| &*l.kernel.key.operator).collect::<Vec<_>>(), ["attention_decode"]);
     assert!(plan_of_few.scratch.is_empty());
-    assert_eq!(launches(&gpu, 300), ["rope", "kv_append", "kv_append", "rope", "attention_split", "attention_combine"]);
-    assert_eq!(launches(&properties(), 64), ["rope", "kv_append", "kv_append", "rope", "attention"]);
+    assert_eq!(launches(&gpu, 300), ["rope_pairs", "kv_append", "kv_append", "rope_pairs", "attention_split", "attention_combine"]);
+    assert_eq!(launches(&properties(), 64), ["rope_pairs", "kv_append", "kv_append", "rope_pairs", "attention"]);
     let fast = DecodeAttention { precision: Precision::Fast, ..operator };
     let plan = |device: &DeviceProperties| fast.plan(&inputs(1, 64), &fast.infer(&inputs(1, 64)).unwrap(), device).unwrap();
     let ampere = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(80, true), compute_units: 10, ..gpu.clone() };

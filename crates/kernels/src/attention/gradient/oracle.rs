@@ -1,6 +1,6 @@
 //! The naive reference, in f64, and the cases.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, Shape};
 
 use super::AttentionGradient;
 use crate::{
@@ -159,5 +159,10 @@ fn fast_cases() -> Vec<Case> {
     let v = stored([1, 90, 2, 64], 43).viewed(|layout| layout.permute(&[0, 2, 1, 3]));
     let operator = AttentionGradient { scoring: Scoring { offset: 20, ..causal }, tokens_first: true, precision: Precision::Fast };
     cases.push(case_of(operator, Dims::new(4, 2, 70, 90, 64), [q, k, v].map(made), Extra::default()));
+    // Queries backwards, and keys and values that all batches share: rows that no tensor map has.
+    let shared = |seed| stored([1, 2, 150, 64], seed).viewed(|layout| layout.broadcast_to(Shape::new(&[2, 2, 150, 64])?));
+    let q = stored([2, 4, 80, 64], 44).viewed(|layout| layout.slice(2, 74, 70, -1));
+    let operator = AttentionGradient { scoring: Scoring { offset: 80, ..causal }, precision: Precision::Fast, ..AttentionGradient::default() };
+    cases.push(case_of(operator, Dims { batch: 2, ..Dims::new(4, 2, 70, 150, 64) }, [q, shared(45), shared(46)].map(made), Extra::default()));
     cases
 }
