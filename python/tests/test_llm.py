@@ -269,6 +269,7 @@ def test_the_tokenizer_is_there(model):
         (lambda m: elinvar.Model.load(SHAKESPEARE, device="cpu", threads=0), ValueError, "threads is 0"),
         (lambda m: elinvar.Encoder.load(SHAKESPEARE, device="cpu"), NotImplementedError, "is no encoder"),
         (lambda m: lora.train(m, []), ValueError, "the data set has no samples"),
+        (lambda m: lora.train(m, ["a b c"], grad_checkpoint="attention"), ValueError, "'attention' cannot be computed again: none, layers and feed-forward"),
         (lambda m: lora.train(m, ["a b c"], optimizer="adam"), ValueError, "optimizer 'adam' is not supported: adamw, sgd, lion, muon are"),
     ],
 )
@@ -284,8 +285,9 @@ SAMPLES = [{"prompt": "RECIPE FOR", "completion": f" {what} PIE:\nTake {what} an
 def test_training_on_two_devices_has_the_bits_of_one(model, tmp_path):
     two = elinvar.Model.load(SHAKESPEARE, device="cpu,cpu", precision="strict")
     options = dict(iters=2, batch_size=1, grad_accumulation_steps=2, num_layers=1, learning_rate=3e-3)
-    for name, on in (("one", model), ("two", two)):
-        result = lora.train(on, SAMPLES, validation=SAMPLES[:2], adapter_path=tmp_path / name, **options)
+    # Nor does it matter what is computed again.
+    for name, on, again in (("one", model, True), ("two", two, "feed-forward")):
+        result = lora.train(on, SAMPLES, validation=SAMPLES[:2], adapter_path=tmp_path / name, grad_checkpoint=again, **options)
         on.save_merged(Path(result.adapter_path), tmp_path / f"{name}-merged")
     for path in ("{}/adapter_model.safetensors", "{}/checkpoint.safetensors", "{}-merged/model.safetensors"):
         one, other = [(tmp_path / path.format(name)).read_bytes() for name in ("one", "two")]

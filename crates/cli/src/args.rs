@@ -11,8 +11,8 @@ use crate::world;
 /// What training computes again.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct CheckpointArgs {
-    /// Compute layers again on the way back: less memory, more time; with =feed-forward no other linear layers than those of the feed-forward networks: less
-    /// of both
+    /// Compute layers again on the way back, for less memory and more time; with =feed-forward keep what attention's linear layers gave, which takes some of that
+    /// memory and saves some of that time
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "layers", default_value = "none")]
     #[arg(hide_default_value = true, value_name = "WHAT")]
     pub(crate) grad_checkpoint: Checkpointing,

@@ -186,9 +186,9 @@ impl Graph {
     }
 
     /// Takes out the nodes for which `is_kept`, asked from the last to the first, is false.
-    pub(super) fn retain_from_last(&mut self, mut is_kept: impl FnMut(&Node) -> bool) {
-        let mut kept: Vec<_> = self.nodes.iter().rev().map(&mut is_kept).collect();
-        self.nodes.retain(|_| kept.pop().unwrap_or(true));
+    pub(super) fn retain_from_last(&mut self, is_kept: impl FnMut(&Node) -> bool) {
+        self.nodes = std::mem::take(&mut self.nodes).into_iter().rev().filter(is_kept).collect();
+        self.nodes.reverse();
         self.index(0);
     }
 

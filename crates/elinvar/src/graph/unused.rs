@@ -10,6 +10,9 @@ use super::{
 /// Takes out the operators whose results nothing reads or holds because others stand in their place, and those before them that no other needs.
 pub(super) fn remove(graph: &mut Graph, replaced: &HashSet<Value>) {
     let mut unread: HashSet<_> = replaced.iter().copied().filter(|value| !graph.wanted[*value] && graph.users(*value).next().is_none()).collect();
+    if unread.is_empty() {
+        return;
+    }
     let mut readers: Vec<_> = (0..graph.wanted.len()).map(|value| graph.users(value).count()).collect();
     let wanted = graph.wanted.clone();
     graph.retain_from_last(|node| {
