@@ -92,8 +92,8 @@ impl Params {
         launch.over(Extent(grid), Extent([width as u32, height as u32, 1]))
     }
 
-    /// Threads that take neighbours by two, where pairs are half a head apart and both halves are of whole twos.
-    fn twos(&self) -> Option<usize> {
+    /// Threads that take two neighbouring pairs each, where pairs are half a head apart and even in number, as are the elements that do not rotate.
+    fn paired(&self) -> Option<usize> {
         let [batches, tokens, heads, dim] = self.extents.map(|extent| extent as usize);
         let half = self.half_dim as usize;
         let fits = self.interleaved == 0 && self.x[3] == 1 && half.is_multiple_of(2) && dim.is_multiple_of(2);
@@ -179,7 +179,7 @@ impl Operator for Rope {
         let inputs = operands::Inputs::new(inputs)?;
         let (params, x, positions) = (self.params(inputs)?, inputs.x.dtype, inputs.positions.dtype);
         let launch = |name| Ok(Launch::new(KernelKey::new(name, &[x, positions]), cpu::kernel(x, positions)?, &params, inputs.parameters(outputs)?));
-        Ok(match params.twos() {
+        Ok(match params.paired() {
             Some(threads) => elementwise::over_threads(launch("rope_pairs")?.with_metal(PAIRS), threads).into(),
             None => params.launch(launch("rope")?.with_metal(MetalForm::new(FILES, "rope")), device).into(),
         })
