@@ -71,7 +71,9 @@ impl Memo {
                 kept.push(result.detach());
                 Ok(result)
             }
-            State::Kept(kept) => kept.next().map_or(Ok(result.clone()), |kept| kept.in_place_of(&result)),
+            State::Kept(kept) => {
+                kept.next().ok_or_else(|| Error::internal("a layer computed again has more results than were kept"))?.in_place_of(&result)
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ impl TrainingMemory {
         let read: usize = changes.iter().filter(|(_, change)| is_low_rank(change)).map(|(place, _)| place.extents[1]).sum();
         let of_layers = if options.checkpointing == Checkpointing::None { 1 } else { layers.max(1) };
         let dropped = if adapter.dropout > 0.0 { (stream + 1) * (read as u64).div_ceil(of_layers) } else { 0 };
-        // Logits and their gradient; in 16 bits those of the next part beside them.
+        // Logits and their gradient; in 16 bits, which go through in parts, the next part's logits beside them.
         let of_logit = if stream == float { 2 * float } else { 3 * stream };
         let of_shape = |length: &usize| (texts * length).min(model.rows_of_logits()) as u64;
         let logits: u64 = lengths.iter().rev().take(MAX_SHAPES).map(of_shape).sum();

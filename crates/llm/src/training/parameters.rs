@@ -82,16 +82,13 @@ impl Parameters {
     pub(super) fn add_gradients(&self, executor: &Executor, gradients: &[Tensor]) -> Result<()> {
         let sum = self.gradient.on(executor)?;
         let flat: Vec<_> = gradients.iter().map(|gradient| gradient.reshape(&[gradient.shape().elements()])).collect::<Result<_>>()?;
-        let mut first = 0;
         for run in runs(&self.parts) {
-            let (range, found) = (&self.parts[run.clone()], &flat[run]);
-            let count = range.iter().map(|part| part.range.len()).sum();
-            let found = match found {
+            let (first, end) = (self.parts[run.start].range.start, self.parts[run.end - 1].range.end);
+            let found = match &flat[run] {
                 [one] => one.clone(),
                 several => Tensor::concat(&several.iter().collect::<Vec<_>>(), 0)?,
             };
-            add_all(&sum.slice(0, first, count, 1)?, &found)?;
-            first += count;
+            add_all(&sum.slice(0, first, end - first, 1)?, &found)?;
         }
         Ok(())
     }

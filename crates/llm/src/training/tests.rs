@@ -287,6 +287,12 @@ fn layers_computed_again_have_the_bits_of_layers_that_are_kept() {
         let bits = |again: Checkpointing| training.losses(&strict(2), 3, again).into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let [kept, others @ ..] = CHECKPOINTINGS.map(bits);
         assert_eq!(others, [(); 2].map(|()| kept.clone()), "{name}");
+        let [kept, layers, feed_forward] = CHECKPOINTINGS.map(|again| {
+            let mut trainer = training.trainer(&strict(2), again, Loss::CrossEntropy);
+            trainer.step(&[batch(0)], training.rate).unwrap();
+            trainer.launches()
+        });
+        assert!(kept < feed_forward && feed_forward < layers, "{name}: {kept}, {feed_forward} and {layers} launches");
     }
 }
 

@@ -171,6 +171,12 @@ impl Trainer {
         Ok(Self { base, parameters, options, states, numbers, factor, key, found, update, gradients: Vec::new(), losses: Vec::new(), steps: 0 })
     }
 
+    /// Launches of the gradient of the last batches.
+    #[cfg(test)]
+    pub(super) fn launches(&self) -> usize {
+        self.gradients.last().map_or(0, |recorded| recorded.recording.len())
+    }
+
     /// Numbers that are trained.
     pub fn parameters(&self) -> usize {
         self.parameters.count()
