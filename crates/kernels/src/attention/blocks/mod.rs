@@ -139,12 +139,12 @@ struct Instance {
 }
 
 impl Instance {
-    fn of(params: &Params, types: [DType; 3], precision: Precision, device: &DeviceProperties) -> Option<Self> {
+    fn of(params: &Params, types: [DType; 3], places: Places, precision: Precision, device: &DeviceProperties) -> Option<Self> {
         let s = &params.score;
         let rows = s.queries * s.group() as u64;
         let small = [s.keys, rows].into_iter().all(|extent| extent <= 1 << 30);
-        if precision != Precision::Invariant || !hopper::ARCHITECTURE.is_of(device) || !is_plain(params) || !small || rows * s.kv_heads * s.batch == 0
-        {
+        let serves = places.serve(precision) && hopper::ARCHITECTURE.is_of(device) && is_plain(params);
+        if !serves || !small || rows * s.kv_heads * s.batch == 0 {
             return None;
         }
         let (blocks, combining) = (s.keys.div_ceil(BLOCK), defines(types, s.width)?);
@@ -240,10 +240,20 @@ pub(super) enum Places {
     Pages,
 }
 
+impl Places {
+    /// Over keys in one piece fast precision has kernels of its own, in pages those for many queries alone.
+    fn serve(self, precision: Precision) -> bool {
+        match (self, precision) {
+            (_, Precision::Strict) | (Self::Whole, Precision::Fast) => false,
+            (_, Precision::Invariant) | (Self::Pages, Precision::Fast) => true,
+        }
+    }
+}
+
 impl OfTokens {
     /// Where the kernel serves over keys in one piece, or in pages.
     pub(super) fn new(params: &Params, types: [DType; 3], places: Places, precision: Precision, device: &DeviceProperties) -> Option<Self> {
-        let instance = Instance::of(params, types, precision, device)?;
+        let instance = Instance::of(params, types, places, precision, device)?;
         let (s, blocks) = (&params.score, u64::from(instance.split.parts));
         if s.queries != 1 || instance.rows >= prefill::ROWS || s.keys > CLUSTERED || s.batch > MOST_TEXTS {
             return None;
@@ -284,7 +294,7 @@ impl OfTokens {
 
 /// The plan over keys in one piece, where the kernels serve; `y` is the type of the output.
 pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precision, device: &DeviceProperties) -> Option<Plan> {
-    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], precision, device)?;
+    let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], Places::Whole, precision, device)?;
     let (block, [.., positions, lengths]) = (AttentionSplitParams { attention: *params, split: instance.split }, inputs.buffers());
     Some(instance.plan("attention_blocks", instance.files[0], None, &block, inputs.buffers(), [positions, lengths]))
 }
@@ -298,7 +308,7 @@ pub(super) fn plan_paged(
     precision: Precision,
     device: &DeviceProperties,
 ) -> Option<Plan> {
-    let instance = Instance::of(&params.attention, types, precision, device)?;
+    let instance = Instance::of(&params.attention, types, Places::Pages, precision, device)?;
     let (block, positions) = (PagedSplitParams { paged: *params, split: instance.split }, buffers[4].clone());
     Some(instance.plan("attention_paged_blocks", instance.files[1], Some(paged::REJECTION), &block, buffers, [positions, lengths]))
 }

@@ -5,7 +5,7 @@
 //!
 //! * Memory: that of [`Attention`], and a table's entry for every 32 keys.
 //! * Order and error: those of [`Attention`] over keys in one piece; in strict precision its bits, since the order runs over positions.
-//!   In fast precision many queries are multiplied by tensor cores of compute capability 9.0; few are computed as in strict precision.
+//!   In fast precision tensor cores of compute capability 9.0 multiply, few queries as in invariant precision.
 
 mod cpu;
 pub mod decode;

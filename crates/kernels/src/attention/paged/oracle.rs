@@ -97,7 +97,9 @@ pub(crate) fn cases() -> Vec<Case> {
         ));
         cases.push(case(PagedAttention { page: 64, ..fast }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
         let invariant = PagedAttention { precision: Precision::Invariant, ..plain };
-        cases.push(case(invariant, Dims { batch: 6, ..Dims::new(8, 2, 1, 320, 64) }, *types, &[0, 31, 255, -1, 256, 319]));
+        for operator in [fast, invariant] {
+            cases.push(case(operator, Dims { batch: 6, ..Dims::new(8, 2, 1, 320, 64) }, *types, &[0, 31, 255, -1, 256, 319]));
+        }
         cases.push(case(PagedAttention { page: 64, ..invariant }, Dims::new(2, 1, 70, 192, 128), *types, &(80..150).collect::<Vec<_>>()));
         // Results of another type.
         for (operator, queries) in [(fast, 70), (invariant, 70), (invariant, 3)] {

@@ -127,7 +127,9 @@ pub(crate) fn cases() -> Vec<Case> {
     // In blocks of keys, by clusters of each number of thread blocks: a text and many, of one block and of several, more blocks than thread blocks.
     for (i, &types) in PAIRS[1..].iter().enumerate() {
         let invariant = PagedDecodeAttention { precision: Precision::Invariant, ..plain };
-        cases.push(case(invariant, Dims::new(8, 2, 1, 320, 64), types, 64, PLACES));
+        for operator in [PagedDecodeAttention { precision: Precision::Fast, ..plain }, invariant] {
+            cases.push(case(operator, Dims::new(8, 2, 1, 320, 64), types, 64, PLACES));
+        }
         cases.push(case(invariant, Dims::new(8, 8, 1, 2080, 128), types, 128, &[1100, 2079]));
         cases.push(case(invariant, Dims::new(24, 2, 1, 416, 128), types, 64, &[390]));
         const MANY: &[i32] = &[0, 40, 127, 128, 255, 200, 64, -1, 100, 31, 32, 254];
