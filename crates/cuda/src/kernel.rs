@@ -133,6 +133,10 @@ fn first_line(log: &[u8]) -> Option<String> {
 /// Dynamic shared memory that needs no permission.
 const FREE_SHARED: usize = 48 << 10;
 
+/// Percent of what a multiprocessor can have of shared memory that kernels prefer which may begin before others have ended: all the same, since a multiprocessor
+/// whose memory is divided anew has to be empty. So much holds two of attention's thread blocks, and leaves a cache for what products have in flight.
+const SHARED_SHARE: c_int = 71;
+
 impl Function {
     /// Loads the only kernel of `code`.
     pub(crate) fn load(context: &Arc<Context>, code: &Code) -> Result<Self> {
@@ -163,6 +167,9 @@ impl Function {
         let status = unsafe { sys::cuFuncGetAttribute(&mut threads, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function.raw) };
         function.context.check("asking for a kernel's limit", status)?;
         function.max_threads = usize::try_from(threads).unwrap_or(0);
+        if function.overlaps {
+            function.set(Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, SHARED_SHARE, "dividing a multiprocessor's memory")?;
+        }
         Ok(function)
     }
 
@@ -247,11 +254,14 @@ impl Function {
             return Ok(());
         }
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function is loaded.
-        let result = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, bytes as c_int) };
-        self.context.check(&format!("asking for {bytes} bytes of shared memory"), result)?;
+        self.set(attribute, bytes as c_int, &format!("asking for {bytes} bytes of shared memory"))?;
         self.shared.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn set(&self, attribute: Attribute, value: c_int, doing: &str) -> Result<()> {
+        // SAFETY: the function is loaded.
+        self.context.check(doing, unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) })
     }
 }
 
