@@ -166,8 +166,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
             Ok(decoding)
         })?;
         if args.generate.first() == Some(&tokens) {
-            // As of the others, the first round is not of the measured ones.
-            let seconds = median(prefilling.split_off(1));
+            let seconds = median(prefilling.split_off(WARMING));
             rows.push(Row { name: format!("{count} x pp{prompt}"), tokens: count * prompt, seconds, processor: None, limit: None });
         }
         let name = format!("{count} x tg{tokens}");
@@ -222,9 +221,14 @@ impl Row {
     }
 }
 
+/// Rounds before those that are measured: in the second one a GPU makes a graph of what it ran in the first.
+const WARMING: usize = 2;
+
 /// The median of some rounds, and the least processor time of one.
 fn rounds(count: usize, mut body: impl FnMut() -> Result<f64>) -> Result<(f64, Option<f64>)> {
-    body()?;
+    for _ in 0..WARMING {
+        body()?;
+    }
     let (mut seconds, mut processor) = (Vec::new(), None);
     for _ in 0..count.max(1) {
         let before = processor_seconds();
