@@ -2,7 +2,7 @@
 //! slots, the rotation of the queries and [`PagedAttention`] in one.
 //!
 //! * Memory: that of [`PagedAttention`]; neither the rotated queries nor the new keys and values are read back.
-//! * Order and error: the bits of the operators it stands for, whose launches it has but in invariant precision on NVIDIA GPUs of compute capability 9.0. There a
+//! * Order and error: the bits of the operators it stands for, whose launches it has but in invariant and fast precision on NVIDIA GPUs of compute capability 9.0. There a
 //!   cluster of thread blocks has a key head of a sequence, if these all run at once or have two blocks of keys at most.
 
 #[cfg(any(test, feature = "conformance"))]
