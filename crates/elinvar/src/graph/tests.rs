@@ -267,6 +267,7 @@ fn tokens_way_into_pages_and_their_attention_are_one_launch_where_a_gpu_has_a_ke
     let hopper = Executor::from_device(Device::new(NullBackend::with_properties(properties)));
     let invariant = hopper.with_precision(Precision::Invariant);
     assert_eq!(attend_pages(&invariant, &[[3, 1]]), ["attention_paged_decode_blocks"]);
+    assert_eq!(attend_pages(&hopper.with_precision(Precision::Fast), &[[3, 1]]), ["attention_paged_decode_blocks"]);
     // Several tokens of a text, texts of several numbers of tokens, other precisions and devices.
     for (executor, groups) in [
         (&invariant, &[[2, 5]][..]),

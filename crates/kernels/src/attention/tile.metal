@@ -21,7 +21,9 @@ inline void load_slots(device const T* row, uint k, uint n, float other, thread 
 
 // A tile whose keys and values are all in memory, in one piece. Others have a newest key that is not, or pages: see decode.metal and paged/pages.metal.
 struct Stored {
-    void turn(uint, KeyRange) {}
+    // To be called before keys and values of the group from a key on are read: what is in memory for it.
+    KeyRange turn(uint, KeyRange stored) { return stored; }
+    bool is_missing() const { return false; }
 
     // Where a key is, or the nearest one that is stored.
     template <typename T>
@@ -180,7 +182,7 @@ struct Tile {
 
     // Sends for the first keys of a block: what is done until `score` costs no time.
     void start_keys(uint block) {
-        newest.turn(block * BLOCK + simdgroup * GROUP, stored);
+        stored = newest.turn(block * BLOCK + simdgroup * GROUP, newest.stored(keys));
         if (wide_keys && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < BATCH; ++i) {
@@ -192,7 +194,7 @@ struct Tile {
     // Whether all rows attend all keys of the simdgroup's group.
     bool is_common(uint block) const {
         const uint key = block * BLOCK + simdgroup * GROUP;
-        return common.start <= key && key + GROUP <= common.end;
+        return common.start <= key && key + GROUP <= common.end && !stored.is_empty();
     }
 
     // Leaves the block's scores in `weights`, before soft cap and mask; negative infinity where a row does not attend a key.
@@ -374,7 +376,7 @@ struct Tile {
         for (uint i = 0; i < ROWS * COLUMNS; ++i) {
             sums[i / COLUMNS][i % COLUMNS] = 0.0f;
         }
-        float zeros = newest.is_among(values.first_key, GROUP) ? 1.0f : 0.0f;
+        float zeros = newest.is_among(values.first_key, GROUP) || stored.is_empty() ? 1.0f : 0.0f;
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             zeros += dense[r * 8 + simdgroup];

@@ -4,6 +4,7 @@ use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::{
     Operator,
+    attention::paged::decode::PagedDecodeAttention,
     conformance::{self, Bound, Case, HostTensor, Placement},
     gather::{Gather, GatherElements, GatherNd},
     kv_append::KvAppend,
@@ -82,6 +83,27 @@ fn tokens_outside_the_cache_are_rejected() {
         match conformance::run(&case, &device, Placement::Aligned) {
             Ok(_) => assert!(inside, "{at}"),
             Err(error) => assert!(!inside && error.to_string().contains("outside the cache") && error.to_string().contains("(number 1)"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn slots_and_pages_that_the_cache_does_not_have_are_rejected() {
+    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default()).unwrap(), DeviceKind::MetalSim));
+    // Two texts of a page of 32 tokens each, in a cache of two pages.
+    for (slot, page, number) in [(37, 1, None), (64, 1, Some(1)), (-1, 1, Some(1)), (i32::MIN, 1, Some(1)), (37, 2, Some(0)), (37, -1, Some(0))] {
+        let (cache, row, [positions, slots, table]) = (values(&[1, 64, 8]), values(&[2, 1, 8]), [[3, 5], [3, slot], [0, page]]);
+        let of_texts = |dims: &[usize], values: [i32; 2]| HostTensor::new(dims, &values);
+        let (positions, slots, table) = (of_texts(&[2], positions), of_texts(&[2], slots), of_texts(&[2, 1], table));
+        let inputs = [cache.clone(), row.clone(), positions, values(&[4]), cache, row.clone(), row, slots, table].map(Some);
+        let case = Case::new(PagedDecodeAttention::default(), inputs, Bound::EXACT, |_| Vec::new()).updating(0).updating(4);
+        match (conformance::run(&case, &device, Placement::Aligned).map_err(|error| error.to_string()), number) {
+            (Ok(_), None) => {}
+            (Err(error), Some(number)) => {
+                assert!(error.contains("attention_paged_decode") && error.contains("that the cache does not have"), "{error}");
+                assert!(error.contains(&format!("(number {number})")), "{slot} {page}: {error}");
+            }
+            (outcome, _) => panic!("{slot} {page}: {:?}", outcome.map(|_| ())),
         }
     }
 }

@@ -3,7 +3,7 @@
 use elinvar_core::{DType, DeviceKind, DeviceProperties};
 use elinvar_kernels::{
     Launch, Operator, Plan, Precision, TensorInfo,
-    attention::{Attention, Scoring, decode::DecodeAttention, gradient::AttentionGradient},
+    attention::{Attention, Scoring, decode::DecodeAttention, gradient::AttentionGradient, paged::decode::PagedDecodeAttention},
     attention_scores::AttentionScores,
     cuda::CudaFeatures,
     kv_append::KvAppend,
@@ -304,6 +304,25 @@ fn a_token_is_appended_and_attends_in_two_launches_or_one() {
     assert_eq!([strict(600, &gpu), strict(600, &ampere)], [two(2 * 3), two(2 * 3)]);
     let message = operator.infer(&inputs(2, 64)).unwrap_err().to_string();
     assert!(message.contains("one token of one sequence") && !message.contains('\n'), "{message}");
+}
+
+#[test]
+fn tokens_of_texts_are_appended_and_attend_in_two_launches_or_one() {
+    let gpu = DeviceProperties { simd_width: 32, ..properties() };
+    let launches = |texts: usize, pages: usize, device: &DeviceProperties| {
+        let (cache, row, one) = (info(DType::F16, &[2, 4096, 64]), f32(&[texts, 2, 64]), info(DType::I32, &[texts]));
+        let inputs = vec![cache, row, one, f32(&[32]), cache, row, f32(&[texts, 8, 64]), one, info(DType::I32, &[texts, pages])];
+        let operator = PagedDecodeAttention::default();
+        let plan = operator.plan(&inputs, &operator.infer(&inputs).unwrap(), device).unwrap();
+        plan.launches.iter().map(|l| l.kernel.key.operator.to_string()).collect::<Vec<_>>()
+    };
+    // Keys of one block, and of several for few texts; many texts take their blocks one after the other.
+    assert_eq!([launches(3, 8, &gpu), launches(100, 8, &gpu)], [["attention_paged_decode"]; 2]);
+    assert_eq!(launches(3, 9, &gpu), ["attention_paged_decode", "attention_combine"]);
+    let apart = |attention: &'static [&'static str]| [&["rope_pairs", "kv_append", "kv_append", "rope_pairs"], attention].concat();
+    assert_eq!(launches(100, 9, &gpu), apart(&["attention_paged"]));
+    let cuda = DeviceProperties { kind: DeviceKind::Cuda, features: CudaFeatures::of(90, true), ..gpu.clone() };
+    assert_eq!(launches(3, 9, &cuda), apart(&["attention_paged_split", "attention_combine"]));
 }
 
 #[test]

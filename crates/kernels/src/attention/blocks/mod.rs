@@ -11,9 +11,12 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, Parame
 
 use super::{
     Inputs, Params, decode,
-    decode::DecodeSplitParams,
+    decode::{DecodeParams, DecodeSplitParams},
     hopper,
-    paged::{self, PagedParams, decode::PagedDecodeParams},
+    paged::{
+        self, PagedParams,
+        decode::{PagedDecodeParams, PagedDecodeSplitParams},
+    },
     prefill::{self, BLOCK},
     scoring::{MaskView, ScoreParams, View},
     split::{AttentionSplitParams, SplitParams},
@@ -50,13 +53,14 @@ macro_rules! parts {
         MetalFile { name: "attention/decode/parts", text: concat!("constexpr int PARTS = ", $count, ";\n") }
     };
 }
-const fn of_tokens([params, places, entry]: [MetalFile; 3], parts: MetalFile) -> [MetalFile; 29] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q], [r, s, t, u, v]) = (block(), decode::ROTATED);
+const fn of_tokens([params, of_parts, places, entry]: [MetalFile; 4], parts: MetalFile) -> [MetalFile; 29] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q], [r, s, t, u]) = (block(), decode::ROTATED);
     let kernel = metal_file!("attention/decode/blocks.cu");
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, params, CLUSTERS, COMBINED, parts, places, kernel, entry]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, params, of_parts, CLUSTERS, COMBINED, parts, places, kernel, entry]
 }
-const TOKEN_WHOLE: [MetalFile; 3] = [DecodeSplitParams::METAL, hopper::IN_ONE_PIECE, metal_file!("attention/decode/whole.cu")];
-const TOKENS_PAGED: [MetalFile; 3] = [PagedDecodeParams::METAL, hopper::IN_PAGES, metal_file!("attention/decode/paged.cu")];
+const TOKEN_WHOLE: [MetalFile; 4] = [DecodeParams::METAL, DecodeSplitParams::METAL, hopper::IN_ONE_PIECE, metal_file!("attention/decode/whole.cu")];
+const TOKENS_PAGED: [MetalFile; 4] =
+    [PagedDecodeParams::METAL, PagedDecodeSplitParams::METAL, hopper::IN_PAGES, metal_file!("attention/decode/paged.cu")];
 /// By the logarithm of a cluster's thread blocks.
 const OF_TOKEN: [&[MetalFile]; 4] =
     [&of_tokens(TOKEN_WHOLE, parts!(1)), &of_tokens(TOKEN_WHOLE, parts!(2)), &of_tokens(TOKEN_WHOLE, parts!(4)), &of_tokens(TOKEN_WHOLE, parts!(8))];

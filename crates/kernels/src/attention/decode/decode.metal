@@ -1,22 +1,33 @@
-// Attention of one new token, which goes into the caches first: a threadgroup for each tile of heads and block of keys, as split.metal. Each rotates its own
-// queries; those with the block that the token falls into rotate its key too, and the first of them writes it and its value to the caches. None reads
+// Attention of one new token of each text, which goes into the caches first: a threadgroup for each tile of heads and block of keys, as split.metal. Each rotates
+// its own queries; those with the block that the token falls into rotate its key too, and the first of them writes it and its value to the caches. None reads
 // that row there, so that the other rows, which earlier steps wrote, may be sent for before the launches ahead have ended.
 
-// The key that is not in memory yet, at `key`, and its value, as the caches will hold them.
+// The key that is not in memory yet, at `key`, and its value, as the caches will hold them; the others are at their places.
+template <typename Places>
 struct Appended {
+    Places places;
+    // What is attended.
+    KeyRange keys;
     uint key;
     threadgroup const float* elements;
     threadgroup const float* value;
 
-    void turn(uint, KeyRange) {}
+    // A group without a key in memory takes those of another: what is at its own places may be being written. So may any page but a text's own.
+    KeyRange turn(uint start, KeyRange stored) {
+        places.turn(start, keys);
+        if (!stored.is_empty() && (stored.end <= start || start + GROUP <= stored.start)) {
+            places.turn(stored.start / GROUP * GROUP, stored);
+        }
+        return places.is_missing() ? KeyRange{0, 0} : stored;
+    }
 
     template <typename T>
     device const T* nearest(device const T* base, KeyRange stored, uint at, int step) const {
-        return base + stored.nearest(at) * step;
+        return places.nearest(base, stored, at, step);
     }
     template <typename T>
     device const T* at(device const T* base, uint at, int step) const {
-        return base + at * long(step);
+        return places.at(base, at, step);
     }
 
     KeyRange stored(KeyRange keys) const { return {keys.start, min(keys.end, key)}; }
@@ -88,59 +99,78 @@ inline void quantise_both(thread const T& tile, device uchar* key_row, device uc
     }
 }
 
-template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint CLUSTER>
-[[kernel, max_total_threads_per_threadgroup(512)]] void attention_decode(
-    device KV* cache [[buffer(0)]],
-    device KV* value_cache [[buffer(1)]],
-    device const Q* queries [[buffer(2)]],
-    device const Q* rows [[buffer(3)]],
-    device const Q* values [[buffer(4)]],
-    device const int* positions [[buffer(5)]],
-    device const float* frequencies [[buffer(6)]],
-    device float* sums [[buffer(7)]],
-    device float* states [[buffer(8)]],
-    device Q* y [[buffer(9)]],
-    constant DecodeParams& params [[buffer(10)]],
-    device atomic_uint* error_flag [[buffer(11)]],
-    threadgroup float* shared [[threadgroup(0)]],
-    uint index [[threadgroup_position_in_grid]],
-    uint lane [[thread_index_in_simdgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]])
-{
-    typedef Tile<Q, KV, bool, ROWS, LANES, COLUMNS, CHUNKS, Appended> T;
-    constant Params& p = params.attention;
-    const uint keys = uint(p.score.keys), blocks = (keys + BLOCK - 1) / BLOCK, block = index % blocks;
-    const uint number = index / blocks / uint(p.score.kv_heads), thread_index = simdgroup * 32 + lane;
-    const uint width = uint(p.score.width), value_width = uint(p.value_width);
-    T tile(p, queries, cache, value_cache, nullptr, shared, lane, simdgroup, number, index / blocks % uint(p.score.kv_heads));
+// Where a new token goes.
+struct Place {
+    uint text;
+    int position;
+    long slot;
+    // Whether the caches have the slot.
+    bool fits;
+};
 
-    const int position = positions[0];
-    const bool fits = position >= 0 && uint(position) < keys;
+// The text of a threadgroup.
+inline uint text_of(constant Params& p, uint index) {
+    const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK;
+    return index / blocks % uint(p.score.kv_heads * p.score.batch) / uint(p.score.kv_heads);
+}
+
+template <uint ROWS, uint LANES, uint COLUMNS, uint CHUNKS, uint CLUSTER, typename Q, typename KV, typename Places>
+inline void attend_token(
+    device KV* cache,
+    device KV* value_cache,
+    device const Q* queries,
+    device const Q* rows,
+    device const Q* values,
+    device const int* positions,
+    device const float* frequencies,
+    device float* sums,
+    device float* states,
+    device Q* y,
+    constant Params& p,
+    constant TokenParams& token,
+    Places places,
+    Place place,
+    device atomic_uint* error_flag,
+    threadgroup float* shared,
+    uint index,
+    uint lane,
+    uint simdgroup)
+{
+    typedef Tile<Q, KV, bool, ROWS, LANES, COLUMNS, CHUNKS, Appended<Places>> T;
+    const uint keys = uint(p.score.keys), blocks = (keys + BLOCK - 1) / BLOCK, block = index % blocks, heads = uint(p.score.kv_heads * p.score.batch);
+    const uint number = index / blocks / heads, thread_index = simdgroup * 32 + lane;
+    const uint width = uint(p.score.width), value_width = uint(p.value_width);
+    T tile(p, queries, cache, value_cache, nullptr, shared, lane, simdgroup, number, index / blocks % heads);
+
+    const bool is_key = place.fits && place.position >= 0 && uint(place.position) < keys;
     threadgroup float* key = reinterpret_cast<threadgroup float*>(tile.ranges + ROWS);
     threadgroup float* value = key + LANES * SLOTS;
-    tile.newest = {fits ? uint(position) : NO_KEY, key, value};
-    tile.attend(attended(p.score, positions, nullptr, 0, 0));
+    const KeyRange range = attended(p.score, positions, nullptr, place.text, 0);
+    tile.newest = {places, range, is_key ? uint(place.position) : NO_KEY, key, value};
+    tile.attend(range);
     const bool has_block = tile.first_block() <= block && block < tile.last_block();
+    // The threadgroups with the block of keys that has the token, or the nearest one.
+    const bool appends = place.fits && uint(clamp(place.position, 0, int(keys) - 1)) / BLOCK == block, works = has_block || appends;
     if (has_block) {
         tile.start_keys(block);
     }
 
     // Where sums will meet.
     threadgroup float* cosines = tile.meeting;
-    threadgroup float* sines = cosines + params.token.half_dim;
-    const Rotation rotation = {params.token.half_dim, params.token.interleaved, cosines, sines};
-    for (uint i = thread_index; i < params.token.half_dim && has_block; i += THREADS) {
-        const float angle = float(position) * frequencies[i];
+    threadgroup float* sines = cosines + token.half_dim;
+    const Rotation rotation = {token.half_dim, token.interleaved, cosines, sines};
+    for (uint i = thread_index; i < token.half_dim && works; i += THREADS) {
+        const float angle = float(place.position) * frequencies[i];
         cosines[i] = strict::cos(angle);
         sines[i] = strict::sin(angle);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     await_launches();
-    if (!fits && index == 0 && thread_index == 0) {
-        reject(error_flag, 0);
+    if (!place.fits && index == place.text * uint(p.score.kv_heads) * blocks && thread_index == 0) {
+        reject(error_flag, place.text);
     }
     const Shared<T> left = {value + T::PADDED};
-    if (!has_block) {
+    if (!works) {
         if (CLUSTER > 0) {
             left.combine(tile, block, blocks, y);
         }
@@ -149,21 +179,20 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
 
     // All that is new comes at once.
     constexpr uint ROTATIONS = (ROWS * LANES * SLOTS + THREADS - 1) / THREADS;
-    const uint pairs = width - params.token.half_dim, head = tile.kv_head;
-    const bool appends = fits && uint(position) / BLOCK == block;
+    const uint pairs = width - token.half_dim, head = tile.kv_head;
     Pair<Q> own[ROTATIONS], own_key;
     Q own_value;
 #pragma unroll
     for (uint i = 0; i < ROTATIONS; ++i) {
         const uint item = thread_index + i * THREADS;
         if (item < ROWS * pairs) {
-            own[i] = rotation.load(queries + row_of(p.score.q, 0, tile.head(item / pairs), 0), item % pairs);
+            own[i] = rotation.load(queries + row_of(p.score.q, tile.batch, tile.head(item / pairs), 0), item % pairs);
         }
     }
     if (appends && thread_index < pairs) {
-        own_key = rotation.load(rows + row_of(params.token.new_key, 0, head, 0), thread_index);
+        own_key = rotation.load(rows + row_of(token.new_key, 0, head, place.text), thread_index);
     }
-    device const Q* value_row = values + row_of(params.token.new_value, 0, head, 0);
+    device const Q* value_row = values + row_of(token.new_value, 0, head, place.text);
     if (appends && thread_index < value_width) {
         own_value = value_row[thread_index];
     }
@@ -181,8 +210,8 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         tile.put_query(item % ROWS, width + item / ROWS, -0.0f);
     }
     if (appends) {
-        device KV* key_row = cache + row_of(p.score.k, 0, head, position);
-        device KV* to = value_cache + row_of(p.v, 0, head, position);
+        device KV* key_row = cache + row_of(p.score.k, tile.batch, head, place.slot);
+        device KV* to = value_cache + row_of(p.v, tile.batch, head, place.slot);
         const bool writes = number == 0;
         if (thread_index < pairs) {
             const float2 rotated = rotation.apply(own_key, thread_index);
@@ -204,10 +233,12 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
         quantise_both(tile, key_row, to, key, value, writes);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (CLUSTER > 0) {
+    if (has_block && CLUSTER > 0) {
         sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, left);
-        left.combine(tile, block, blocks, y);
-    } else {
+    } else if (has_block) {
         sum_block<ROWS, COLUMNS, CHUNKS>(tile, block, Left{sums, states, blocks, block});
+    }
+    if (CLUSTER > 0) {
+        left.combine(tile, block, blocks, y);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Layout, MetalFile, MetalForm, Parameter, Result, Shape};
 
 use super::{
     Attention, Params,
@@ -36,7 +36,8 @@ use crate::{
     signature::{misshapen, operands},
 };
 
-const FILES: &[MetalFile] = &[
+/// What the kernels of new tokens in Metal's language have first.
+pub(super) const TOKENS: [MetalFile; 16] = [
     metal::TYPES,
     metal::LAUNCHES,
     metal::CLUSTERS,
@@ -48,28 +49,33 @@ const FILES: &[MetalFile] = &[
     ScoreParams::METAL,
     Params::METAL,
     TokenParams::METAL,
-    DecodeParams::METAL,
     scoring::METAL,
     cached::METAL,
     gpu::STATES,
     gpu::TILE,
     gpu::SUMS,
-    metal_file!("attention/decode/decode.metal"),
 ];
+/// And after their places of keys.
+pub(super) const TOKEN: MetalFile = metal_file!("attention/decode/decode.metal");
+const FILES: &[MetalFile] = &{
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = TOKENS;
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, DecodeParams::METAL, TOKEN, metal_file!("attention/decode/whole.metal")]
+};
 const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_flag(kv_append::REJECTION);
 
 /// How tokens' rows are rotated, in CUDA C++.
-pub(super) const ROTATED: [MetalFile; 5] = [MATH, math::METAL, TokenParams::METAL, DecodeParams::METAL, metal_file!("attention/decode/rotation.cu")];
+pub(super) const ROTATED: [MetalFile; 4] = [MATH, math::METAL, TokenParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
 const fn fast(together: Together) -> [MetalFile; 20] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q, r]) = (together.files(), ROTATED);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")]
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q]) = (together.files(), ROTATED);
+    let (params, of_parts) = (DecodeParams::METAL, DecodeSplitParams::METAL);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, params, of_parts, metal_file!("attention/decode/decode.cu")]
 }
 /// Of each [`Together`], in order.
 const FAST: [&[MetalFile]; 3] = [&fast(Together::ByLaunch), &fast(Together::InFour), &fast(Together::InEight)];
 
 /// Elements of the longest key that the kernel takes.
-const LONGEST: u64 = 256;
+pub(super) const LONGEST: u64 = 256;
 
 attributes! {
     /// Attention of one token, appended first.
@@ -258,17 +264,30 @@ impl DecodeAttention {
             // Cosines and sines of each pair, and the new key.
             return Ok(split.plan(FAST, source, &block, buffers, 8 * params.score.width as usize).with_operations(params.operations()));
         }
-        let shape = gpu::Shape::spread(&params, device);
-        // The new key and value.
-        let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
-        let end = gpu::End::of(&shape, &params, memory, device);
-        let key = end.key(shape.key("attention_decode", &[q, kv]));
-        let launch = Launch::on_gpu(key, end.form(METAL), &block, buffers.into_iter().chain(end.buffers(q)));
-        let launch = shape.over_blocks(launch, &params)?.with_threadgroup_memory(memory + end.memory(&shape));
         let [.., (place, _), (lengths, _)] = attended.inputs.buffers();
-        let plan = end.plan(launch, &params, q, [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)])?;
-        Ok(plan.with_operations(params.operations()))
+        let places = [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)];
+        of_tokens(&params, ("attention_decode", METAL), [q, kv], &block, buffers, places, device)
     }
+}
+
+/// The plan of a kernel of new tokens in Metal's language, over rows and caches of these types; `places` are the positions and the lengths.
+pub(super) fn of_tokens<P: bytemuck::NoUninit>(
+    params: &Params,
+    (name, form): (&'static str, MetalForm),
+    [q, kv]: [DType; 2],
+    block: &P,
+    buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+    places: [(Parameter, Argument); 2],
+    device: &DeviceProperties,
+) -> Result<Plan> {
+    let shape = gpu::Shape::spread(params, device);
+    // The new key and value.
+    let memory = shape.memory() + 4 * (8 * shape.lanes + shape.padded_width()) as usize;
+    let end = gpu::End::of(&shape, params, memory, device);
+    let key = end.key(shape.key(name, &[q, kv]));
+    let launch = Launch::on_gpu(key, end.form(form), block, buffers.into_iter().chain(end.buffers(q)));
+    let launch = shape.over_blocks(launch, params)?.with_threadgroup_memory(memory + end.memory(&shape));
+    Ok(end.plan(launch, params, q, places)?.with_operations(params.operations()))
 }
 
 impl Operator for DecodeAttention {

@@ -2,28 +2,30 @@
 //! slots, the rotation of the queries and [`PagedAttention`] in one.
 //!
 //! * Memory: that of [`PagedAttention`]; neither the rotated queries nor the new keys and values are read back.
-//! * Order and error: the bits of the operators it stands for, whose launches it has but in invariant and fast precision on NVIDIA GPUs of compute capability 9.0. There a
-//!   cluster of thread blocks has a key head of a sequence, if these all run at once or have two blocks of keys at most.
+//! * Order and error: the bits of the operators it stands for, whose launches it has on a CPU and for many sequences of many keys. For few of either a GPU has one
+//!   launch, or two. In invariant and fast precision on NVIDIA GPUs of compute capability 9.0 a cluster of thread blocks has a key head of a sequence, if these all
+//!   run at once or have two blocks of keys at most.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Layout, Result, Shape};
+use elinvar_core::{DType, DeviceKind, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
 
-use super::{Inputs as Attended, PagedAttention, PagedParams};
+use super::{Inputs as Given, PAGES, PagedAttention, PagedParams};
 use crate::{
-    Definition, Description, Operator, Plan, Precision, TensorInfo,
+    Argument, Definition, Description, Operator, Plan, Precision, TensorInfo,
     attention::{
         blocks::{OfTokens, Places},
-        decode::TokenParams,
+        decode::{self, TokenParams},
+        gpu, operands as attention,
         split::SplitParams,
     },
     attributes::attributes,
     description::describe,
     kv_append::KvAppend,
-    metal::params,
+    metal::{metal_file, params},
     quantized::cached,
     rope::{self, Rope},
     rope_append,
@@ -73,10 +75,25 @@ params! {
         pub paged: PagedParams,
         /// The tokens.
         pub token: TokenParams,
+    }
+}
+
+params! {
+    /// What the kernel for tensor cores gets besides its buffers.
+    pub(in crate::attention) struct PagedDecodeSplitParams {
+        /// As for the other.
+        pub decode: PagedDecodeParams,
         /// Parts of the keys.
         pub split: SplitParams,
     }
 }
+
+const FILES: &[MetalFile] = &{
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = decode::TOKENS;
+    let (paged, params) = (PagedParams::METAL, PagedDecodeParams::METAL);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, paged, params, PAGES, decode::TOKEN, metal_file!("attention/decode/paged.metal")]
+};
+const METAL: MetalForm = MetalForm::new(FILES, "attention_paged_decode").with_error_flag(REJECTION);
 
 // The launch ahead writes none of what is read early: it makes the new rows.
 operands! {
@@ -93,15 +110,35 @@ operands! {
 }
 use operands::{AT, Inputs};
 
+/// The inputs as [`PagedAttention`] takes them, and what it makes of them.
+struct Attended {
+    given: Given,
+    seen: attention::Inputs,
+    params: PagedParams,
+    y: TensorInfo,
+}
+
 impl PagedDecodeAttention {
     /// Whether a device does it in fewer launches than what it stands for.
     pub fn gains(self, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> bool {
-        let of_tokens = || {
+        let has_kernel = || {
             let inputs = Inputs::new(inputs)?;
-            let (params, y) = self.params(&inputs)?;
-            Ok::<_, elinvar_core::Error>(self.of_tokens(&inputs, &params, y.dtype, device).is_some())
+            let attended = self.attended(&inputs)?;
+            Ok::<_, Error>(self.of_tokens(&inputs, &attended, device).is_some() || self.in_metal(&inputs, &attended, device))
         };
-        of_tokens().unwrap_or(false)
+        has_kernel().unwrap_or(false)
+    }
+
+    /// Whether the kernel in Metal's language does it: over keys of one block, or of so few tiles that their blocks are apart. On NVIDIA's GPUs it has not been
+    /// measured beside the launches of what it stands for.
+    fn in_metal(self, inputs: &Inputs, Attended { given, seen, params, y }: &Attended, device: &DeviceProperties) -> bool {
+        let attention = &params.attention;
+        let others = self.attention().on_tensor_cores(given, seen, params, y.dtype, device).is_some();
+        let (is_metal, width) = (device.has_simdgroups() && device.kind != DeviceKind::Cuda, attention.score.width);
+        let fits = is_metal && width <= decode::LONGEST && y.dtype == inputs.queries.dtype;
+        let is_apart = attention.score.keys <= gpu::BLOCK || gpu::tiles(attention) <= gpu::BUSY;
+        let is_any = attention.rows() * attention.value_width * attention.score.keys > 0;
+        !others && fits && is_apart && is_any && params.check_extents(device).is_ok()
     }
 
     fn attention(self) -> PagedAttention {
@@ -113,8 +150,7 @@ impl PagedDecodeAttention {
         rope_append::RopeAppend { interleaved: self.interleaved }
     }
 
-    /// The parameters of attention, and its result.
-    fn params(self, inputs: &Inputs) -> Result<(PagedParams, TensorInfo)> {
+    fn attended(self, inputs: &Inputs) -> Result<Attended> {
         let &Inputs { cache, rows, positions, frequencies, value_cache, values, queries, slots, table } = inputs;
         let appended = [cache, rows, positions, frequencies, value_cache, values, queries, slots].map(Some);
         self.append().outputs(&appended)?;
@@ -127,18 +163,19 @@ impl PagedDecodeAttention {
         }
         let layout = queries.layout.broadcast_to(Shape::new(&[1, batch, heads, width])?)?.permute(&[1, 2, 0, 3])?;
         let (q, positions) = (TensorInfo { layout, ..queries }, TensorInfo { layout: Layout::contiguous(Shape::new(&[batch, 1])?), ..positions });
-        let (params, y, _) = self.attention().params(&Attended { q, k: cache, v: value_cache, table, positions })?;
-        Ok((params, y))
+        let given = Given { q, k: cache, v: value_cache, table, positions };
+        let (params, y, seen) = self.attention().params(&given)?;
+        Ok(Attended { given, seen, params, y })
     }
 
-    fn of_tokens(self, inputs: &Inputs, params: &PagedParams, y: DType, device: &DeviceProperties) -> Option<OfTokens> {
+    fn of_tokens(self, inputs: &Inputs, Attended { params, y, .. }: &Attended, device: &DeviceProperties) -> Option<OfTokens> {
         params.check_extents(device).ok()?;
-        let types = [inputs.queries.dtype, inputs.cache.dtype, y];
+        let types = [inputs.queries.dtype, inputs.cache.dtype, y.dtype];
         OfTokens::new(&params.attention, types, Places::Pages, self.precision, device)
     }
 
     fn definition(self, inputs: &[Option<TensorInfo>]) -> Result<Definition> {
-        let (_, y) = self.params(&Inputs::new(inputs)?)?;
+        let y = self.attended(&Inputs::new(inputs)?)?.y;
         let mut definition = Definition::new(inputs);
         let [cache, rows, positions, frequencies, value_cache, values, queries, slots, table] =
             [AT.cache, AT.rows, AT.positions, AT.frequencies, AT.value_cache, AT.values, AT.queries, AT.slots, AT.table]
@@ -149,7 +186,7 @@ impl PagedDecodeAttention {
         definition.apply(KvAppend, &[value_cache, values, slots])?;
         let rotated = definition.apply_one(rope, &[queries, positions, frequencies])?;
         let [batch, heads, width] = [0, 1, 2].map(|axis| rotated.info.shape()[axis]);
-        let view = |dims: &[usize]| Ok::<_, elinvar_core::Error>(Layout::contiguous(Shape::new(dims)?));
+        let view = |dims: &[usize]| Ok::<_, Error>(Layout::contiguous(Shape::new(dims)?));
         let (q, places) = (rotated.view(view(&[batch, heads, 1, width])?), view(&[batch, 1])?);
         let positions = positions.map(|positions| positions.view(places));
         let attended = definition.apply_one(self.attention(), &[Some(q), cache, value_cache, table, positions])?;
@@ -164,7 +201,7 @@ impl Operator for PagedDecodeAttention {
     }
 
     fn outputs(&self, inputs: &[Option<TensorInfo>]) -> Result<Vec<TensorInfo>> {
-        let (_, y) = self.params(&Inputs::new(inputs)?)?;
+        let y = self.attended(&Inputs::new(inputs)?)?.y;
         operands::OUTPUTS[0].check(y.dtype)?;
         let [batch, _, heads, width] = [0, 1, 2, 3].map(|axis| y.shape()[axis]);
         Ok(vec![TensorInfo::new(y.dtype, &[batch, heads, width])?])
@@ -172,18 +209,28 @@ impl Operator for PagedDecodeAttention {
 
     fn plan(&self, given: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = Inputs::new(given)?;
-        let (params, y) = self.params(&inputs)?;
-        let Some(of_tokens) = self.of_tokens(&inputs, &params, y.dtype, device) else { return self.definition(given)?.plan(device) };
-        let token = TokenParams::new(inputs.rows, inputs.values, inputs.frequencies, self.interleaved)?;
-        let block = PagedDecodeParams { paged: params, token, split: of_tokens.split() };
+        let attended = self.attended(&inputs)?;
+        let of_tokens = self.of_tokens(&inputs, &attended, device);
+        if of_tokens.is_none() && !self.in_metal(&inputs, &attended, device) {
+            return self.definition(given)?.plan(device);
+        }
+        let Attended { seen, params, .. } = attended;
+        let decode = PagedDecodeParams { paged: params, token: TokenParams::new(inputs.rows, inputs.values, inputs.frequencies, self.interleaved)? };
         let [cache, rows, positions, frequencies, value_cache, values, queries, slots, table] = inputs.buffers();
+        let types = [rows.0.dtype, cache.0.dtype];
         let buffers = [cache, value_cache, queries, rows, values, positions, frequencies, slots, table];
-        Ok(of_tokens.plan(&block, buffers).with_operations(params.attention.operations()))
+        if let Some(of_tokens) = of_tokens {
+            let block = PagedDecodeSplitParams { decode, split: of_tokens.split() };
+            return Ok(of_tokens.plan(&block, buffers).with_operations(params.attention.operations()));
+        }
+        let [.., (place, _), (lengths, _)] = seen.buffers();
+        let places = [(place, Argument::Input(AT.positions)), (lengths, Argument::Absent)];
+        decode::of_tokens(&params.attention, ("attention_paged_decode", METAL), types, &decode, buffers, places, device)
     }
 
-    fn rounded(&self, to: DType, inputs: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
-        let operator = Self { output: Some(to), ..*self };
-        let stores = self.output.is_none() && operator.gains(inputs, device);
+    fn rounded(&self, to: DType, given: &[Option<TensorInfo>], device: &DeviceProperties) -> Result<Option<Arc<dyn Operator>>> {
+        let (operator, inputs) = (Self { output: Some(to), ..*self }, Inputs::new(given)?);
+        let stores = self.output.is_none() && operator.of_tokens(&inputs, &operator.attended(&inputs)?, device).is_some();
         Ok(stores.then(|| Arc::new(operator) as Arc<dyn Operator>))
     }
 

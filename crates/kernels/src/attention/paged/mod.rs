@@ -56,10 +56,11 @@ const fn files(kernel: MetalFile) -> [MetalFile; 19] {
         gpu::TILE,
         gpu::SUMS,
         gpu::WALK,
-        metal_file!("attention/paged/pages.metal"),
+        PAGES,
         kernel,
     ]
 }
+const PAGES: MetalFile = metal_file!("attention/paged/pages.metal");
 const WHOLE: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/paged.metal")), "attention_paged").with_error_flag(REJECTION);
 const SPLIT: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/split.metal")), "attention_paged_split").with_error_flag(REJECTION);
 

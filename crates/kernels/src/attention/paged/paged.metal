@@ -20,7 +20,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     constant Params& p = params.attention;
     const uint turn = count - 1 - index, heads = uint(p.score.kv_heads * p.score.batch);
     T tile(p, q, k, v, nullptr, shared, lane, simdgroup, turn / heads, turn % heads);
-    tile.newest = {table + ulong(tile.batch) * params.entries, uint(params.entries), uint(params.page), uint(params.pages), error_flag, 0, 0};
+    tile.newest = {table + ulong(tile.batch) * params.entries, uint(params.entries), uint(params.page), uint(params.pages), error_flag, 0, 0, false};
     await_launches();
     tile.begin(positions, nullptr);
     tile.share_queries();

@@ -9,6 +9,7 @@ struct Paged {
     // The simdgroup's first key of the block, and how far the slots are from the keys.
     uint first;
     long shift;
+    bool missing;
 
     KeyRange stored(KeyRange keys) const { return keys; }
     bool is_among(uint, uint) const { return false; }
@@ -17,16 +18,19 @@ struct Paged {
     template <uint N>
     void replace_value(uint, uint, thread float (&)[N]) const {}
 
-    // To be called before keys and values of the group from key `start` on are read. `keys` are those that are attended.
-    void turn(uint start, KeyRange keys) {
+    // `keys` are those that are attended.
+    KeyRange turn(uint start, KeyRange keys) {
         first = start;
         const uint index = start / page;
         const uint entry = uint(table[min(index, entries - 1)]);
-        if (entry >= pages && start < keys.end && keys.start < start + GROUP) {
+        missing = entry >= pages && start < keys.end && keys.start < start + GROUP;
+        if (missing) {
             reject(error_flag, index);
         }
         shift = long(entry < pages ? entry : 0) * long(page) + long(start % page) - long(start);
+        return keys;
     }
+    bool is_missing() const { return missing; }
 
     // Where a key of the group is, if it is attended; where another of the group is, if not.
     template <typename T>

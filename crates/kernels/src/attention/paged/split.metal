@@ -21,7 +21,7 @@ template <typename Q, typename KV, uint ROWS, uint LANES, uint COLUMNS, uint CHU
     constant Params& p = params.attention;
     const uint blocks = (uint(p.score.keys) + BLOCK - 1) / BLOCK, block = index % blocks, heads = uint(p.score.kv_heads * p.score.batch);
     T tile(p, q, k, v, nullptr, shared, lane, simdgroup, index / blocks / heads, index / blocks % heads);
-    tile.newest = {table + ulong(tile.batch) * params.entries, uint(params.entries), uint(params.page), uint(params.pages), error_flag, 0, 0};
+    tile.newest = {table + ulong(tile.batch) * params.entries, uint(params.entries), uint(params.page), uint(params.pages), error_flag, 0, 0, false};
     await_launches();
     tile.begin(positions, nullptr);
     const Shared<T> left = {reinterpret_cast<threadgroup float*>(tile.ranges + ROWS)};
