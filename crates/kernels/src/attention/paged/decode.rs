@@ -2,9 +2,9 @@
 //! slots, the rotation of the queries and [`PagedAttention`] in one.
 //!
 //! * Memory: that of [`PagedAttention`]; neither the rotated queries nor the new keys and values are read back.
-//! * Order and error: the bits of the operators it stands for, whose launches it has on a CPU and for many sequences of many keys. For few of either a GPU has one
-//!   launch, or two. In invariant and fast precision on NVIDIA GPUs of compute capability 9.0 a cluster of thread blocks has a key head of a sequence, if these all
-//!   run at once or have two blocks of keys at most.
+//! * Order and error: the bits of the operators it stands for, whose launches it has on a CPU, on NVIDIA GPUs, and for many sequences of many keys; for few of either
+//!   a Metal device has one launch, or two. In invariant and fast precision on NVIDIA GPUs of compute capability 9.0 a cluster of thread blocks has a key head of a
+//!   sequence, if these all run at once or have two blocks of keys at most.
 
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
