@@ -268,12 +268,15 @@ fn tokens_way_into_pages_and_their_attention_are_one_launch_where_a_gpu_has_a_ke
     let invariant = hopper.with_precision(Precision::Invariant);
     assert_eq!(attend_pages(&invariant, &[[3, 1]]), ["attention_paged_decode_blocks"]);
     assert_eq!(attend_pages(&hopper.with_precision(Precision::Fast), &[[3, 1]]), ["attention_paged_decode_blocks"]);
+    for precision in Precision::ALL {
+        assert_eq!(attend_pages(&null().with_precision(*precision), &[[3, 1]]), ["attention_paged_decode"]);
+    }
     // Several tokens of a text, texts of several numbers of tokens, other precisions and devices.
     for (executor, groups) in [
         (&invariant, &[[2, 5]][..]),
         (&invariant, &[[3, 1], [1, 7]]),
         (&hopper.with_precision(Precision::Strict), &[[3, 1]]),
-        (&null().with_precision(Precision::Invariant), &[[3, 1]]),
+        (&null().with_precision(Precision::Invariant), &[[3, 1], [1, 7]]),
     ] {
         let kernels = attend_pages(executor, groups);
         assert_eq!(kernels[0], "rope_append", "{kernels:?}");

@@ -11,7 +11,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceKind, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
+use elinvar_core::{DType, DeviceProperties, Error, Layout, MetalFile, MetalForm, Result, Shape};
 
 use super::{Inputs as Given, PAGES, PagedAttention, PagedParams};
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
         split::SplitParams,
     },
     attributes::attributes,
+    cuda::CudaArchitecture,
     description::describe,
     kv_append::KvAppend,
     metal::{metal_file, params},
@@ -134,7 +135,7 @@ impl PagedDecodeAttention {
     fn in_metal(self, inputs: &Inputs, Attended { given, seen, params, y }: &Attended, device: &DeviceProperties) -> bool {
         let attention = &params.attention;
         let others = self.attention().on_tensor_cores(given, seen, params, y.dtype, device).is_some();
-        let (is_metal, width) = (device.has_simdgroups() && device.kind != DeviceKind::Cuda, attention.score.width);
+        let (is_metal, width) = (device.has_simdgroups() && !CudaArchitecture::From(0).is_of(device), attention.score.width);
         let fits = is_metal && width <= decode::LONGEST && y.dtype == inputs.queries.dtype;
         let is_apart = attention.score.keys <= gpu::BLOCK || gpu::tiles(attention) <= gpu::BUSY;
         let is_any = attention.rows() * attention.value_width * attention.score.keys > 0;
