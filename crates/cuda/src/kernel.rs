@@ -134,7 +134,7 @@ fn first_line(log: &[u8]) -> Option<String> {
 const FREE_SHARED: usize = 48 << 10;
 
 /// Percent of what a multiprocessor can have of shared memory that kernels prefer which may begin before others have ended: all the same, since a multiprocessor
-/// whose memory is divided anew has to be empty. So much holds two of attention's thread blocks, and leaves a cache for what products have in flight.
+/// whose memory is divided again has to be empty. So much holds two of attention's thread blocks, and leaves a cache for what products have in flight.
 const SHARED_SHARE: c_int = 71;
 
 impl Function {
