@@ -1,4 +1,5 @@
-//! Attention of invariant precision on tensor cores: CUDA kernels for compute capability 9.0, of any number of queries, over keys in one piece or in pages.
+//! Attention of invariant precision on tensor cores: CUDA kernels for compute capability 9.0, of any number of queries, over keys in one piece or in pages; in pages
+//! fast precision has them, too, for few queries.
 //!
 //! Keys lie in blocks of 128, from the first one on, whatever is attended of them. Of a block: scores are chains of a tensor core over the elements of a query,
 //! rounded to the keys' type, and a key; weights are powers of two relative to the block's greatest score, rounded to the keys' type for the sums of values, which
