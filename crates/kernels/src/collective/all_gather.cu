@@ -15,11 +15,11 @@ __device__ void exchange(const unsigned char* part, unsigned char* const* wholes
     const u32 block = blockIdx.x, count = own.counts[0][block] + 1;
     const bool has_peer = threadIdx.x < p.ranks && threadIdx.x != p.rank;
     const auto await = [&](const u32* flags) {
-        const bool is_lost = has_peer && !is_raised(flags + threadIdx.x, count);
-        if (is_lost) {
-            lose(own, threadIdx.x, error_flag);
+        const u32 lost = has_peer ? await_flag(own, flags + threadIdx.x, count, threadIdx.x) : 0;
+        if (lost != 0) {
+            lose(own, lost - 1, error_flag);
         }
-        return __syncthreads_or(is_lost) == 0;
+        return __syncthreads_or(int(lost)) == 0;
     };
     if (has_peer) {
         raise(&inboxes[threadIdx.x]->ready[block][p.rank], count);

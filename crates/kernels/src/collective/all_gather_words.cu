@@ -17,42 +17,47 @@ extern "C" __global__ void __launch_bounds__(512)
     all_gather_words(const u32* part, OF_RANKS(Inbox*, inbox), u32* whole, const __grid_constant__ GatherParams p, u32* error_flag) {
     Inbox* const inboxes[RANKS] = {LIST_OF_RANKS(inbox)};
     const u32 block = blockIdx.x, words = u32(p.bytes / 4), width = u32(p.width / 4), at = 2 * (block * blockDim.x + threadIdx.x);
+    const auto place = [&](u32 i) {
+        const u32 row = i / width;
+        return row * p.ranks * width + (i - row * width);
+    };
+    const u32 to[2] = {place(at), place(at + 1)};
+    const bool has[2] = {at < words, at + 1 < words};
     admit_launches();
     await_launches();
     Inbox& own = *inboxes[p.rank];
-    const u32 count = own.counts[1][block] + 1, slot = count % 2, lost = lost_rank(own);
+    const u32 lost = lost_rank(own), count = own.counts[1][block] + 1, slot = count % 2;
+    const u32 first = has[0] ? part[at] : 0, second = has[1] ? part[at + 1] : 0;
     if (lost != 0) {
         lose(own, lost - 1, error_flag);
         return;
     }
-    const auto place = [&](u32 rank, u32 i, u32 word) {
-        if (i < words) {
-            whole[(i / width * p.ranks + rank) * width + i % width] = word;
+    const auto keep = [&](u32 rank, u32 one, u32 other) {
+        whole[to[0] + rank * width] = one;
+        if (has[1]) {
+            whole[to[1] + rank * width] = other;
         }
     };
-    if (at < words) {
-        const u32 first = part[at], second = at + 1 < words ? part[at + 1] : 0;
+    if (has[0]) {
 #pragma unroll
         for (u32 rank = 0; rank < RANKS; ++rank) {
             if (rank < p.ranks && rank != p.rank) {
                 mark(&inboxes[rank]->words[block][slot][p.rank][threadIdx.x], first, second, count);
             }
         }
-        place(p.rank, at, first);
-        place(p.rank, at + 1, second);
+        keep(p.rank, first, second);
 #pragma unroll
         for (u32 rank = 0; rank < RANKS; ++rank) {
             if (rank < p.ranks && rank != p.rank) {
                 const uint4* from = &own.words[block][slot][rank][threadIdx.x];
                 uint4 found = marked(from);
-                for (u64 asked = nanoseconds(); found.y != count || found.w != count; found = marked(from)) {
-                    if (nanoseconds() - asked > PATIENCE) {
+                for (Patience patience; found.y != count || found.w != count; found = marked(from)) {
+                    if (patience.ends()) {
                         lose(own, rank, error_flag);
                         return;
                     }
                 }
-                place(rank, at, found.x);
-                place(rank, at + 1, found.z);
+                keep(rank, found.x, found.z);
             }
         }
     }

@@ -6,9 +6,9 @@ extern "C" __global__ void __launch_bounds__(32)
     admit_launches();
     await_launches();
     Inbox& own = *inboxes[p.rank];
-    const u32 blocks = own.blocks + p.blocks;
+    const u32 before = lost_rank(own), blocks = own.blocks + p.blocks;
     const bool has_peer = threadIdx.x < p.ranks && threadIdx.x != p.rank;
-    const u32 lost = lost_rank(own) != 0 ? lost_rank(own) : has_peer && !is_raised(&own.pushed[threadIdx.x], blocks) ? threadIdx.x + 1 : 0;
+    const u32 without = has_peer ? await_flag(own, &own.pushed[threadIdx.x], blocks, threadIdx.x) : 0, lost = before != 0 ? before : without;
     if (lost != 0) {
         lose(own, lost - 1, error_flag);
     }

@@ -43,17 +43,32 @@ DEVICE u64 nanoseconds() {
 
 DEVICE void raise(u32* flag, u32 to) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(to) : "memory"); }
 
-// Waits for a flag; whether it came.
-DEVICE bool is_raised(const u32* flag, u32 to) {
-    const u64 asked = nanoseconds();
-    for (;;) {
+// Ends when nothing has come for long. The clock takes longer to read than memory: it is asked once in many turns.
+struct Patience {
+    u64 since = 0;
+    u32 turns = 0;
+
+    DEVICE bool ends() {
+        if (++turns % 1024 != 0) {
+            return false;
+        }
+        const u64 now = nanoseconds();
+        since = since == 0 ? now : since;
+        return now - since > PATIENCE;
+    }
+};
+
+// Waits for a flag that `rank` raises: zero once it has, or a rank that is lost, and one.
+DEVICE u32 await_flag(const Inbox& own, const u32* flag, u32 to, u32 rank) {
+    for (Patience patience;;) {
         u32 value;
         asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
         if (int(value - to) >= 0) {
-            return true;
+            return 0;
         }
-        if (nanoseconds() - asked > PATIENCE) {
-            return false;
+        const u32 lost = lost_rank(own);
+        if (lost != 0 || patience.ends()) {
+            return lost != 0 ? lost : rank + 1;
         }
     }
 }

@@ -37,11 +37,11 @@ struct Peers {
             return true;
         }
         Inbox& own = *inbox(push.rank);
-        const bool has_room = lost_rank(own) == 0 && is_raised(&own.room[thread], number());
-        if (!has_room && lost_rank(own) == 0) {
-            *const_cast<volatile u32*>(&own.lost) = thread + 1;
+        const u32 lost = lost_rank(own), without = await_flag(own, &own.room[thread], number(), thread);
+        if (lost == 0 && without != 0) {
+            *const_cast<volatile u32*>(&own.lost) = without;
         }
-        return has_room;
+        return (lost | without) == 0;
     }
 
     // After all threads of this block have pushed.

@@ -1,15 +1,24 @@
 // Thread blocks of a cluster, and what they have in shared memory.
 
-// Until all of them are here, and what they wrote can be read.
+// Until all of them are here, and what they wrote into shared memory can be read. A release of all memory would wait for device memory, too.
 DEVICE void meet() {
+#if 100 * __CUDACC_VER_MAJOR__ + __CUDACC_VER_MINOR__ >= 1208
+    asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#else
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Until none of them reads what others have; nothing is reported.
+// For all of them to know that this one is here, and until all others are; what they wrote need not be there.
+DEVICE void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+DEVICE void await_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+
+// Until none of them reads what others have.
 DEVICE void leave() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    arrive_at_cluster();
+    await_cluster();
 }
 
 // Where another thread block of the cluster has what this one has `here`.
@@ -32,6 +41,11 @@ DEVICE float4 load_from(u32 block, const float4& here) {
                  : "r"(address_in(block, &here))
                  : "memory");
     return value;
+}
+
+// Stores into the shared memory of a thread block of the cluster, whose barrier counts the four bytes: addresses of `address_in`.
+DEVICE void send(u32 to, float x, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(x), "r"(barrier) : "memory");
 }
 
 // At a barrier of another thread block of the cluster.

@@ -22,6 +22,11 @@ pub(crate) fn row_lanes(n: usize) -> usize {
     n.div_ceil(8).next_power_of_two().min(32)
 }
 
+/// The threads that share a row of `n` elements, if these are whole simdgroups; zero for fewer.
+pub(crate) fn sharing_threads(n: usize) -> usize {
+    if row_lanes(n) == 32 { row_threads(n) } else { 0 }
+}
+
 /// The grid and the threadgroup in which `rows` rows of `length` elements are reduced on a device.
 ///
 /// A row of more than 1024 elements has a threadgroup. Of shorter rows only the lanes with elements are launched: several rows may share a

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 pub use columns::{Fold, TILE, columns_scratch, fold_columns};
 pub use layout::{Accumulators, GROUP, row_groups, row_threads};
-pub(crate) use layout::{ONE_SIMDGROUP, row_lanes, row_launch, row_threads_bound, row_visits};
+pub(crate) use layout::{ONE_SIMDGROUP, row_lanes, row_launch, row_threads_bound, row_visits, sharing_threads};
 
 /// The same order in Metal.
 pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("order/order.metal");

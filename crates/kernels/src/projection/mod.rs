@@ -356,7 +356,8 @@ impl Projection {
         };
         let groups = groups * m.div_ceil(rows);
         let groups = u32::try_from(groups).map_err(|_| Error::unsupported(format!("{m} rows of {tiles} tiles: too many for one launch")))?;
-        let constants = [source, self.gated.into(), rows as u32, columns as u32, u32::from(sums == Sums::Fixed)];
+        let sharing = if source == 2 { order::sharing_threads(k) } else { 0 };
+        let constants = [source, self.gated.into(), rows as u32, columns as u32, u32::from(sums == Sums::Fixed), sharing as u32];
         let launch = Self::kernel(layers, x, outputs, &params, constants)?;
         let launch = launch.with_operations(product_operations(&[m, k, n.iter().sum()]));
         let memory = if kept { shared } else { order::PARTIALS };
@@ -441,10 +442,11 @@ impl Projection {
         x: Argument,
         outputs: &[TensorInfo],
         params: &Params,
-        [source, gated, rows, columns, fixed]: [u32; 5],
+        [source, gated, rows, columns, fixed, sharing]: [u32; 6],
     ) -> Result<Launch> {
         let key = KernelKey::new("projection", &[AT.norm, AT.w0, AT.b0].map(|index| layers.dtype(index)));
-        let key = key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns).with("fixed", fixed);
+        let key =
+            key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns).with("fixed", fixed).with("sharing", sharing);
         let mut buffers = layers.parameters(outputs)?;
         buffers[AT.x].1 = x;
         Ok(Launch::on_gpu(key, METAL, params, buffers))

@@ -9,28 +9,62 @@ constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 constant constexpr uint WEIGHTED = 8;
 constant constexpr uint RESIDUAL = 16;
 
+// Where a normalised row of n elements goes.
+template <bool FIXED>
+struct NormalisedTo {
+    SharedRow row;
+    uint n;
+
+    NormalisedTo(threadgroup float4* memory, uint n) : row({memory}), n(n) {}
+
+    void store(uint k, bool exists, thread float (&values)[SLOTS]) const {
+        if (k + SLOTS > n) {
+            for (uint i = 0; i < SLOTS; ++i) {
+                values[i] = k + i < n ? values[i] : -0.0f;
+            }
+        }
+        if (exists) {
+            row.store(k, values);
+        }
+    }
+
+    void fill(uint) const {}
+};
+
+template <>
+struct NormalisedTo<true> {
+    FixedRow row;
+    uint n;
+
+    NormalisedTo(threadgroup float4* memory, uint n) : row(memory, n), n(n) {}
+
+    void store(uint k, bool exists, thread const float (&values)[SLOTS]) const {
+        const LeftPiece<1> piece = left_eight<float>(values);
+        if (exists) {
+            row.store(k, piece);
+        }
+    }
+
+    void fill(uint thread_index) const { row.fill(n, thread_index, 32 * PROJECTION_SIMDGROUPS); }
+};
+
 // Where the rows of x come from, once the launches ahead have ended: device memory; or a single row from threadgroup memory, 1 as it is, 2 normalised.
-// It is made before the weights are sent for: what it sends for would come after them.
-template <uint SOURCE, typename N, bool FIXED>
+template <uint SOURCE, typename N, bool FIXED, uint COUNT>
 struct Rows {
     typedef Lines<float> Type;
 
-    Rows(device const N*, constant Params&, uint, uint) {}
-
-    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float*) const {
+    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
         await_launches();
         return Lines<float>(x + ulong(row) * p.k, long(p.k), 1, uint(p.m) - row);
     }
 };
 
-template <typename N, bool FIXED>
-struct Rows<1, N, FIXED> {
+template <typename N, bool FIXED, uint COUNT>
+struct Rows<1, N, FIXED, COUNT> {
     typedef KeptRow<FIXED> Kept;
     typedef typename Kept::Type Type;
 
-    Rows(device const N*, constant Params&, uint, uint) {}
-
-    Type of(device const float* x, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) const {
+    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
         await_launches();
         const uint k = uint(p.k);
         const RowReader<float> from(x + ulong(row) * k, 1, k);
@@ -38,51 +72,23 @@ struct Rows<1, N, FIXED> {
     }
 };
 
-template <typename N>
-struct Rows<2, N, false> {
-    typedef SharedRow Type;
+template <typename N, bool FIXED, uint COUNT>
+struct Rows<2, N, FIXED, COUNT> {
+    typedef typename KeptRow<FIXED>::Type Type;
 
-    NormalisedRow<N> norm;
+    // The pieces of a thread, but two at most.
+    static constexpr constant uint AHEAD = COUNT * KEPT > 32 * PROJECTION_SIMDGROUPS ? 2 : 1;
 
-    Rows(device const N* weight, constant Params& p, uint simdgroup, uint lane)
-        : norm(weight, uint(p.k), p.present & WEIGHTED, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane) {}
-
-    Type of(device const float* x, constant Params& p, uint row, uint, uint, threadgroup float* memory) const {
-        const SharedRow shared = {reinterpret_cast<threadgroup float4*>(memory + 32)};
-        float kept[KEPT][SLOTS];
-        norm.elements(x + ulong(row) * p.k, p.epsilon, memory, kept);
-        for (uint v = 0; v < KEPT; ++v) {
-            if (norm.owns(v)) {
-                shared.store(norm.place(v), kept[v]);
-            }
-        }
+    static Type of(device const float* x, device const N* weight, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+        const NormalisedTo<FIXED> to(reinterpret_cast<threadgroup float4*>(memory + 32), uint(p.k));
+        RowReader<float> from(x + ulong(row) * p.k, 1, p.k);
+        from.wide = from.wide && p.k % SLOTS == 0;
+        RowReader<N> factors(weight, 1, p.present & WEIGHTED ? p.k : 0);
+        factors.wide = factors.wide && p.k % SLOTS == 0;
+        store_normalised<COUNT, AHEAD>(from, factors, p.epsilon, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane, memory, to);
+        to.fill(32 * simdgroup + lane);
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        return shared;
-    }
-};
-
-template <typename N>
-struct Rows<2, N, true> {
-    typedef FixedRow Type;
-
-    NormalisedRow<N> norm;
-
-    Rows(device const N* weight, constant Params& p, uint simdgroup, uint lane)
-        : norm(weight, uint(p.k), p.present & WEIGHTED, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane) {}
-
-    Type of(device const float* x, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) const {
-        const FixedRow shared(reinterpret_cast<threadgroup float4*>(memory + 32), uint(p.k));
-        float kept[KEPT][SLOTS];
-        norm.elements(x + ulong(row) * p.k, p.epsilon, memory, kept);
-        for (uint v = 0; v < KEPT; ++v) {
-            const LeftPiece<1> piece = left_eight<float>(kept[v]);
-            if (norm.owns(v)) {
-                shared.store(norm.place(v), piece);
-            }
-        }
-        shared.fill(norm.n, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        return shared;
+        return to.row;
     }
 };
 
@@ -175,7 +181,7 @@ struct Tile<1, W, C, ROWS, COLUMNS> {
     }
 };
 
-template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint FIXED>
+template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS, uint COLUMNS, uint FIXED, uint COUNT>
 [[kernel, max_total_threads_per_threadgroup(256)]] void projection(
     device const float* x [[buffer(0)]],
     device const N* norm [[buffer(1)]],
@@ -197,20 +203,19 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
 {
     typedef Tile<GATED, W, C, ROWS, COLUMNS> Part;
     constexpr bool is_fixed = IsFixed<FIXED, float, W>::value;
-    typedef Rows<SOURCE, N, is_fixed> Source;
+    typedef Rows<SOURCE, N, is_fixed, COUNT> Source;
     typedef typename Source::Type X;
     // Those that have the same weights are neighbours, so that they read them from the caches.
     const uint row_tiles = ROWS == 1 ? 1 : (uint(p.m) + ROWS - 1) / ROWS, row = index % row_tiles * ROWS, k = uint(p.k);
     const Layers<W, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     const uint step = p.groups * PROJECTION_SIMDGROUPS;
     uint number = index / row_tiles * PROJECTION_SIMDGROUPS + simdgroup;
-    const Source source(norm, p, simdgroup, lane);
     typename Dots<is_fixed, X, typename Part::Right, ROWS, COLUMNS>::Tile dots;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < p.tiles) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
-    const X rows = source.of(x, p, row, simdgroup, lane, memory);
+    const X rows = Source::of(x, norm, p, row, simdgroup, lane, memory);
     while (number < p.tiles) {
         const Part tile(layers, number);
         const uint next = number + step;

@@ -291,7 +291,9 @@ template <typename N, uint ROWS>
     uint lane [[thread_index_in_simdgroup]])
 {
     const ulong row = min(ulong(group), p.m - 1);
-    store_normalised<0>(x + row * 32 * p.chunks, norm, p, threads, simdgroup, lane, partial, StoredRow<ROWS>(stored, p, group));
+    const uint n = 32 * uint(p.chunks);
+    const RowReader<N> factors(norm, 1, p.present & WEIGHTED ? n : 0);
+    store_normalised<0, 1>(RowReader<float>(x + row * n, 1, n), factors, p.epsilon, threads, simdgroup, lane, partial, StoredRow<ROWS>(stored, p, group));
 }
 
 // Eight chunks of COLUMNS rows of weights in threadgroup memory: as signed bytes, maybe sixteenfold, and their scales and offsets; for SUMS of all or of half of

@@ -40,8 +40,6 @@ const SIMDGROUPS: usize = 8;
 const THREADS: usize = 32 * SIMDGROUPS;
 /// Threads of a threadgroup that normalises a row and makes integers of it, at most.
 const NORMALISING: usize = 512;
-/// Elements of a row from which whole simdgroups share it.
-const SPREAD: usize = 256;
 /// Rows of x that share what is unpacked of a weight.
 const ROWS: usize = 4;
 /// Simdgroups that share a row of x on a unit where they keep it, in one threadgroup or several.
@@ -156,7 +154,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
     let key = key.with("lanes", lanes as u32).with("simdgroups", simdgroups as u32);
-    let key = key.with("sharing", if source == 2 && k >= SPREAD { order::row_threads(k) as u32 } else { 0 });
+    let key = key.with("sharing", if source == 2 { order::sharing_threads(k) as u32 } else { 0 });
     let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
     let grid = Extent::linear(groups(grid * m.div_ceil(rows))?);
     let memory = if kept { shared } else { order::PARTIALS };

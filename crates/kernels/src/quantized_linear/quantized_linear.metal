@@ -40,54 +40,15 @@ struct Source<1, T, N, SIMDGROUPS, COUNT> {
     }
 };
 
-// Stores a row that a threadgroup normalises, once the launches ahead have ended: eight elements of each thread at a time. The row is read twice, so that it takes
-// few registers: for its sum, by the COUNT threads that share it (zero: as many as the order says), and a piece by each. `memory` holds a float for each simdgroup.
-template <uint COUNT, typename T, typename N, typename To>
-inline void store_normalised(device const T* x, device const N* weight, constant Params& p, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
-    const uint n = 32 * uint(p.chunks);
-    RowThread t = row_thread(n, 0, threads, simdgroup, lane);
-    // Of more threads than share the row: row_thread of a COUNT knows none.
-    if (COUNT > 0) {
-        t = {(32 * simdgroup + lane) / COUNT, (32 * simdgroup + lane) % COUNT, COUNT, lane, simdgroup};
-    }
-    const RowReader<T> row(x, 1, n);
-    const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
-    uint k = SLOTS * (32 * simdgroup + lane);
-    float values[SLOTS], weights[SLOTS];
-    factors.load_whole(k, 1.0f, weights);
-    await_launches();
-    row.load_whole(k, 0.0f, values);
-    float accumulators[SLOTS] = {};
-    // A simdgroup that shares the row with none sums it for itself.
-    if (t.count <= 32 || t.row == 0) {
-        float kept[KEPT][SLOTS];
-#pragma unroll
-        for (uint v = 0; v < KEPT; ++v) {
-            row.load_whole(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
-        }
-        add_squares(kept, accumulators);
-    }
-    const float scale = norm_scale(accumulators, n, p.epsilon, t, memory);
-    for (uint first = 0; first < n; first += SLOTS * threads) {
-        if (first > 0) {
-            row.load_whole(k, 0.0f, values);
-            factors.load_whole(k, 1.0f, weights);
-        }
-        for (uint i = 0; i < SLOTS; ++i) {
-            values[i] = values[i] * scale * weights[i];
-        }
-        to.store(k, k < n, values);
-        k += SLOTS * threads;
-    }
-}
-
 template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source<2, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
     static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
         const SharedIntegers shared(memory + 32, uint(p.chunks));
-        store_normalised<COUNT>(x, weight, p, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
+        const uint n = 32 * uint(p.chunks);
+        const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
+        store_normalised<COUNT, 1>(RowReader<T>(x, 1, n), factors, p.epsilon, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }

@@ -13,39 +13,57 @@ inline float norm_scale(thread const float (&accumulators)[SLOTS], uint n, float
     return 1.0f / sqrt(combine_row<Add>(accumulators, t, partial) / float(n) + epsilon);
 }
 
-// A row that a threadgroup normalises for itself. Its weight is in flight from the start; the row is read once the launches
-// ahead have ended.
-template <typename N>
-struct NormalisedRow {
-    uint n;
-    // Threads beyond those that share a row share it once more.
-    RowThread t;
-    uint stride;
-    bool is_weighted;
-    Visits<N> norm;
+// Gives eight elements of a row, normalised, to `to`.
+template <typename To>
+inline void give_normalised(To to, uint k, uint n, float scale, thread float (&values)[SLOTS], thread const float (&weights)[SLOTS]) {
+    for (uint i = 0; i < SLOTS; ++i) {
+        values[i] = values[i] * scale * weights[i];
+    }
+    to.store(k, k < n, values);
+}
 
-    NormalisedRow(device const N* weight, uint n, bool is_weighted, uint threads, uint simdgroup, uint lane)
-        : n(n), t(row_thread(n, 0, threads, simdgroup, lane)), stride(SLOTS * t.count), is_weighted(is_weighted),
-          norm(RowReader<N>(weight, 1, is_weighted ? n : 0), SLOTS * t.index, SLOTS * t.count) {}
-
-    // Where the elements of a visit are, and whether they are this thread's to store.
-    uint place(uint visit) const { return SLOTS * t.index + visit * stride; }
-    bool owns(uint visit) const { return t.row == 0 && place(visit) < n; }
-
-    // The thread's elements, normalised; -0 beyond the row's end.
-    void elements(device const float* x, float epsilon, threadgroup float* partial, thread float (&kept)[KEPT][SLOTS]) const {
-        await_launches();
-        float factors[KEPT][SLOTS];
-        Visits<float>(RowReader<float>(x, 1, n), place(0), stride).elements(0.0f, kept);
-        float accumulators[SLOTS] = {};
-        add_squares(kept, accumulators);
-        const float scale = norm_scale(accumulators, n, epsilon, t, partial);
-        norm.elements(0.0f, factors);
+// Stores a row that a threadgroup normalises, once the launches ahead have ended: eight elements of each thread at a time. The row is read twice, so that it takes
+// few registers: for its sum, by the COUNT threads that share it (zero: as many as the order says), and a piece by each; the first AHEAD pieces are sent for with the
+// elements of the sum, their weights before. `memory` holds a float for each simdgroup.
+template <uint COUNT, uint AHEAD, typename T, typename N, typename To>
+inline void store_normalised(RowReader<T> row, RowReader<N> factors, float epsilon, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
+    const uint n = uint(row.n), stride = SLOTS * threads;
+    RowThread t = row_thread(n, 0, threads, simdgroup, lane);
+    // Of more threads than share the row: row_thread of a COUNT knows none.
+    if (COUNT > 0) {
+        t = {(32 * simdgroup + lane) / COUNT, (32 * simdgroup + lane) % COUNT, COUNT, lane, simdgroup};
+    }
+    const uint k = SLOTS * (32 * simdgroup + lane);
+    float values[AHEAD][SLOTS], weights[AHEAD][SLOTS];
+#pragma unroll
+    for (uint v = 0; v < AHEAD; ++v) {
+        factors.load_whole(k + v * stride, 1.0f, weights[v]);
+    }
+    await_launches();
+#pragma unroll
+    for (uint v = 0; v < AHEAD; ++v) {
+        row.load_whole(k + v * stride, 0.0f, values[v]);
+    }
+    float accumulators[SLOTS] = {};
+    // A simdgroup that shares the row with none sums it for itself.
+    if (t.count <= 32 || t.row == 0) {
+        float kept[KEPT][SLOTS];
+#pragma unroll
         for (uint v = 0; v < KEPT; ++v) {
-            for (uint i = 0; i < SLOTS; ++i) {
-                const float value = kept[v][i] * scale;
-                kept[v][i] = place(v) + i >= n ? -0.0f : is_weighted ? value * factors[v][i] : value;
-            }
+            row.load_whole(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+        }
+        add_squares(kept, accumulators);
+    }
+    const float scale = norm_scale(accumulators, n, epsilon, t, memory);
+#pragma unroll
+    for (uint v = 0; v < AHEAD; ++v) {
+        if (v * stride < n) {
+            give_normalised(to, k + v * stride, n, scale, values[v], weights[v]);
         }
     }
-};
+    for (uint first = AHEAD * stride; first < n; first += stride) {
+        row.load_whole(k + first, 0.0f, values[0]);
+        factors.load_whole(k + first, 1.0f, weights[0]);
+        give_normalised(to, k + first, n, scale, values[0], weights[0]);
+    }
+}

@@ -26,7 +26,11 @@ fn what_breaks_a_rule_is_rejected_at_its_line_and_nothing_else_is() {
         let text = fs::read_to_string(&path).unwrap();
         let planted = text.lines().enumerate().filter_map(|(at, line)| Some((at as u32 + 1, line.split_once("// rejected: ")?.1)));
         let planted: Vec<(u32, &str)> = planted.collect();
-        let found = judged(&path, METAL_VERSION);
+        let mut found = judged(&path, METAL_VERSION);
+        // Clang 22 names all words of a line that a version does not have, clang 19 the first.
+        found.dedup_by(|next, first| {
+            next.0 == first.0 && next.1.split_once(':').map(|(rule, _)| rule) == first.1.split_once(':').map(|(rule, _)| rule)
+        });
         let same =
             found.len() == planted.len() && found.iter().zip(&planted).all(|(found, planted)| found.0 == planted.0 && found.1.starts_with(planted.1));
         assert!(same, "{}: {planted:?} are planted, found {found:#?}", path.display());

@@ -12,10 +12,17 @@ struct Queries {
     static DEVICE int row(int piece) { return (piece * THREADS + threadIdx.x) / CHUNKS; }
     static DEVICE int first(int piece) { return (piece * THREADS + threadIdx.x) % CHUNKS * 8; }
 
-    DEVICE void load(const Work& work, const Item& item, const TokenParams& p, const Q* queries) {
+    DEVICE void place(const Work& work, const Item& item, const TokenParams& p, const Q* queries) {
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            pieces[i].load(p, queries + row_of(work.p.score.q, item.batch, work.head(item, row(i)), 0), first(i));
+            pieces[i].place(p, queries + row_of(work.p.score.q, item.batch, work.head(item, row(i)), 0), first(i));
+        }
+    }
+
+    DEVICE void load(const TokenParams& p) {
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            pieces[i].load(p);
         }
     }
 
@@ -24,7 +31,7 @@ struct Queries {
         for (int i = 0; i < PIECES; ++i) {
             u32 words[4] = {};
             if (row(i) < work.rows()) {
-                pieces[i].rotate(rotation, p, first(i), words);
+                pieces[i].rotate(rotation, p, words);
             }
             if (row(i) < COLUMNS) {
                 store_shared(memory.queries + place_of<COLUMNS>(row(i), first(i)), words);
@@ -68,9 +75,9 @@ DEVICE void attend_tokens(const Params& p, const TokenParams& token, const Split
     const int blocks = (int(split.parts) + PARTS - 1) / PARTS;
     float* const sums = reinterpret_cast<float*>(&rotation + 1);
     Own own = {sums, reinterpret_cast<State*>(sums + COLUMNS * blocks * WIDTH), blocks, 0};
-    admit_launches();
     const Work work = {p, split, positions, nullptr, int(threadIdx.x / 32), int(threadIdx.x % 32)};
     const int kv_head = blockIdx.y, text = blockIdx.z, position = positions[text * p.score.position_stride];
+    const float frequency = own_frequency(token, frequencies);
     const i64 slot = slots == nullptr ? position : slots[text];
     const bool fits = 0 <= slot && slot < capacity;
     const KeyRange range = attended(p.score, positions, nullptr, text, 0), stored = {range.start, min(range.end, max(position, 0))};
@@ -90,31 +97,37 @@ DEVICE void attend_tokens(const Params& p, const TokenParams& token, const Split
             memory.ranges[threadIdx.x] = range;
         }
     }
-    if (item.block < end || is_last) {
-        share_rotation(rotation, token, position, frequencies);
-    }
-    __syncthreads();
-    await_launches();
     Queries loaded;
-    if (item.block < end) {
-        loaded.load(work, item, token, queries);
-    }
+    loaded.place(work, item, token, queries);
     // Of each thread an element.
     const int row = position % BLOCK, e = threadIdx.x;
     const bool has_newest = is_last && e < WIDTH;
     Newest newest;
+    newest.place(token, text, kv_head, new_key, new_value, e);
+    KV* const key_to = key_cache + row_of(p.score.k, text, kv_head, 0) + slot * p.score.k.token + e;
+    KV* const value_to = value_cache + row_of(p.v, text, kv_head, 0) + slot * p.v.token + e;
     KV newest_key, newest_value;
-    if (has_newest) {
-        newest.load(token, text, kv_head, new_key, new_value, e);
+    await_launches();
+    admit_launches();
+    if (item.block < end) {
+        loaded.load(token);
     }
+    if (has_newest) {
+        newest.load(token);
+    }
+    // While these are on their way.
+    if (item.block < end || is_last) {
+        share_rotation(rotation, token, position, frequency);
+    }
+    __syncthreads();
     if (item.block < end) {
         loaded.share(memory, rotation, work, token);
     }
     if (has_newest) {
-        store(&newest_key, rotated(rotation, token, newest.key, e));
+        store(&newest_key, newest.key(rotation, token));
         store(&newest_value, newest.value);
-        key_cache[row_of(p.score.k, text, kv_head, 0) + slot * p.score.k.token + e] = newest_key;
-        value_cache[row_of(p.v, text, kv_head, 0) + slot * p.v.token + e] = newest_value;
+        *key_to = newest_key;
+        *value_to = newest_value;
     }
     // Puts the newest row in place of one that was copied.
     const auto await_rows = [&](bool is_newest, KV x, u32 tile) {

@@ -66,10 +66,10 @@ const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_fl
 /// How tokens' rows are rotated, in CUDA C++.
 pub(super) const ROTATED: [MetalFile; 4] = [MATH, math::METAL, TokenParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
-const fn fast(together: Together) -> [MetalFile; 20] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m], [n, o, p, q]) = (together.files(), ROTATED);
+const fn fast(together: Together) -> [MetalFile; 22] {
+    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o], [q, r, s, t]) = (together.files(), ROTATED);
     let (params, of_parts) = (DecodeParams::METAL, DecodeSplitParams::METAL);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, params, of_parts, metal_file!("attention/decode/decode.cu")]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, params, of_parts, metal_file!("attention/decode/decode.cu")]
 }
 /// Of each [`Together`], in order.
 const FAST: [&[MetalFile]; 3] = [&fast(Together::ByLaunch), &fast(Together::InFour), &fast(Together::InEight)];

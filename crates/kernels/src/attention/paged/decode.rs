@@ -130,8 +130,8 @@ impl PagedDecodeAttention {
         has_kernel().unwrap_or(false)
     }
 
-    /// Whether the kernel in Metal's language does it: over keys of one block, or of so few tiles that their blocks are apart. On NVIDIA's GPUs it has not been
-    /// measured beside the launches of what it stands for.
+    /// Whether the kernel in Metal's language does it: over keys of one block, or of so few tiles that their blocks are apart. On NVIDIA's GPUs it is no
+    /// faster than the launches of what it stands for (an H200, one sequence).
     fn in_metal(self, inputs: &Inputs, Attended { given, seen, params, y }: &Attended, device: &DeviceProperties) -> bool {
         let attention = &params.attention;
         let others = self.attention().on_tensor_cores(given, seen, params, y.dtype, device).is_some();

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
-    cuda::{CLUSTERS, CudaArchitecture, CudaForm, CudaSource, LAUNCHES, NUMBERS},
+    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
     metal::{metal_file, params},
 };
 
@@ -24,7 +24,8 @@ pub(super) enum Together {
     InEight,
 }
 
-/// Warps of a thread block, thread blocks of a cluster, and the files of the kernels' text that know them.
+/// Warps of a thread block, thread blocks of a cluster, and the files of the kernels' text that know them. Twelve warps of 144 registers fit a multiprocessor, with
+/// registers left for those of combine.cu; a cluster's four of 128 fit beside a product's 16 of 96.
 struct Form {
     warps: u64,
     cluster: Option<u64>,
@@ -37,7 +38,10 @@ macro_rules! form {
         Form {
             warps: $warps,
             cluster: None,
-            constants: MetalFile { name: "attention/split/warps", text: concat!("constexpr int WARPS = ", $warps, ";\n") },
+            constants: MetalFile {
+                name: "attention/split/warps",
+                text: concat!("constexpr int WARPS = ", $warps, ";\nconstexpr bool ONE_STEP = false;\n#define REGISTERS 144\n"),
+            },
             end: metal_file!("attention/split/two_pass.cu"),
         }
     };
@@ -47,7 +51,13 @@ macro_rules! form {
             cluster: Some($cluster),
             constants: MetalFile {
                 name: concat!("attention/split/cluster", $cluster),
-                text: concat!("constexpr int WARPS = ", $warps, ", PARTS = ", $cluster, ";\n"),
+                text: concat!(
+                    "constexpr int WARPS = ",
+                    $warps,
+                    ", PARTS = ",
+                    $cluster,
+                    ";\nconstexpr bool ONE_STEP = PARTS == 4;\n#define REGISTERS 128\n"
+                ),
             },
             end: metal_file!("attention/split/cluster.cu"),
         }
@@ -65,15 +75,15 @@ impl Together {
     }
 
     /// The files of kernels that work on parts of the keys, before those of one.
-    pub(super) const fn files(self) -> [MetalFile; 13] {
+    pub(super) const fn files(self) -> [MetalFile; 15] {
         let ([a, b, c, d, e, f, g, h], form) = (COMMON, self.form());
         let (step, part) = (metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"));
-        [a, b, c, d, e, f, g, h, CLUSTERS, form.constants, step, part, form.end]
+        [a, b, c, d, e, f, g, h, INSTRUCTIONS, COPIES, CLUSTERS, form.constants, step, part, form.end]
     }
 
-    const fn split(self) -> [MetalFile; 15] {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m] = self.files();
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+    const fn split(self) -> [MetalFile; 17] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = self.files();
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
     }
 }
 
@@ -106,7 +116,7 @@ params! {
     }
 }
 
-/// Rows of a tile, as in step.cu, and warps that a multiprocessor has at once, as in part.cu.
+/// Rows of a tile, as in step.cu, and warps of kernels that leave their parts to another launch that a multiprocessor has at once, by their registers.
 const ROWS: u64 = 8;
 const RESIDENT: u64 = 12;
 
@@ -175,7 +185,10 @@ impl<'a> Split<'a> {
         };
         let own = 16 * 32 * (width / 32) + 4 * (warps * ROWS * (2 + width + 4) + ROWS + width);
         let source = CudaSource { files: files[self.together as usize], ..source };
-        let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(own as usize + memory);
+        // And what the blocks of a cluster send to each other: of each part bases, sums and its share of the elements; a barrier.
+        let received = cluster.map_or(0, |parts| 4 * parts * ROWS * (2 + width / parts) + 16);
+        let memory = (own + received) as usize + memory;
+        let split = self.launch(source, params, buffers.into_iter().chain([left])).with_threadgroup_memory(memory);
         let split = split.over(Extent([parts as u32, self.tiles as u32, (s.kv_heads * s.batch) as u32]), Extent::linear(32 * warps as u32));
         if cluster.is_some() {
             return split.into();

@@ -1,11 +1,11 @@
 // A part of the keys that eight rows attend (a row is a query of one of the heads that share keys), by a thread block whose warps take steps in turn and
 // put their sums together at the end. Keys and values are read once.
 
-// Twelve warps fit a multiprocessor, with registers left for those of combine.cu beside them, where the compiler can be asked for that.
-#if __CUDACC_VER_MAJOR__ > 12 || __CUDACC_VER_MINOR__ >= 4
-#define RESIDENT __maxnreg__(144)
+// REGISTERS a thread, where the compiler can be asked for that.
+#if 100 * __CUDACC_VER_MAJOR__ + __CUDACC_VER_MINOR__ >= 1204
+#define RESIDENT __maxnreg__(REGISTERS)
 #else
-#define RESIDENT __launch_bounds__(32 * WARPS, 12 / WARPS)
+#define RESIDENT __launch_bounds__(32 * WARPS, 65536 / (32 * WARPS * REGISTERS))
 #endif
 
 // Shared memory: queries as operands (elements of row lane / 4, in the order that a lane has those of a key), and what warps found.
@@ -19,7 +19,8 @@ struct Memory {
     float newest_value[WIDTH];
 };
 
-// The rows of a thread block: y counts tiles, z the key heads of all sequences.
+// The rows of a thread block: y counts tiles, z the key heads of all sequences. A TOKEN is the one query of one sequence.
+template <bool TOKEN>
 struct Tile {
     const Params& p;
     int group;
@@ -28,14 +29,15 @@ struct Tile {
     int kv_head;
 
     DEVICE Tile(const Params& p, const SplitParams& split)
-        : p(p), group(split.group), rows(int(p.score.queries) * group), batch(blockIdx.z / u32(p.score.kv_heads)),
-          kv_head(blockIdx.z % u32(p.score.kv_heads)) {}
+        : p(p), group(split.group), rows(TOKEN ? group : int(p.score.queries) * group), batch(TOKEN ? 0 : blockIdx.z / u32(p.score.kv_heads)),
+          kv_head(TOKEN ? blockIdx.z : blockIdx.z % u32(p.score.kv_heads)) {}
 
-    DEVICE bool exists(int r) const { return int(blockIdx.y) * ROWS + r < rows; }
+    // The rows that exist, of ROWS.
+    DEVICE int count() const { return min(rows - int(blockIdx.y) * ROWS, ROWS); }
     // A row that does not exist is taken for the last one.
     DEVICE u32 row(int r) const { return min(int(blockIdx.y) * ROWS + r, rows - 1); }
-    DEVICE int query(int r) const { return row(r) / u32(group); }
-    DEVICE int head(int r) const { return kv_head * group + row(r) % u32(group); }
+    DEVICE int query(int r) const { return TOKEN ? 0 : row(r) / u32(group); }
+    DEVICE int head(int r) const { return kv_head * group + (TOKEN ? row(r) : row(r) % u32(group)); }
     // Its number among all rows of the output.
     DEVICE int place(int r) const { return (batch * int(p.score.heads) + head(r)) * int(p.score.queries) + query(r); }
 };
@@ -45,7 +47,8 @@ struct Tile {
 template <bool PREFETCHED, bool WIDE, typename Ready>
 DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const KeyRange (&ranges)[2], int step, int end, Softmax& softmax, Ready ready) {
     const int lane = threadIdx.x % 32;
-    const bool late = !PREFETCHED && step + WARPS < end;
+    const auto has_more = [&] { return !ONE_STEP && step + WARPS < end; };
+    const bool late = !PREFETCHED && has_more();
     if (step < end) {
         coming.load_keys(step);
         if (!late) {
@@ -58,34 +61,37 @@ DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const K
     }
     __syncthreads();
     for (; step < end; step += WARPS) {
-        float scores[4] = {};
+        // Two chains take half the time of one.
+        float scores[4] = {}, halves[4] = {};
 #pragma unroll
         for (int j = 0; j < PIECES; ++j) {
             const Words query = memory.queries[j][lane];
             const Words &one = coming.key[0][j], &other = coming.key[1][j];
             multiply(scores, one.at[0], other.at[0], one.at[1], other.at[1], query.at[0], query.at[1]);
-            multiply(scores, one.at[2], other.at[2], one.at[3], other.at[3], query.at[2], query.at[3]);
+            multiply(halves, one.at[2], other.at[2], one.at[3], other.at[3], query.at[2], query.at[3]);
         }
-        if (step + WARPS < end) {
+        if (has_more()) {
             coming.load_keys(step + WARPS);
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int key = step * STEP + lane / 4 + i / 2 * 8;
             const bool holds = ranges[i % 2].start <= key && key < ranges[i % 2].end;
-            scores[i] = holds ? scores[i] * scale : NEVER;
+            scores[i] = holds ? (scores[i] + halves[i]) * scale : NEVER;
         }
         u32 weights[2];
         softmax.weigh(scores, weights);
         softmax.add(weights, coming.value);
-        if (step + WARPS < end) {
+        if (has_more()) {
             coming.load_values(step + WARPS);
+        } else {
+            break;
         }
     }
 }
 
 // A thread block's part of the keys `all`, of which a lane's rows attend `ranges`.
-template <bool PREFETCHED, typename Ready>
+template <bool PREFETCHED, typename Tile, typename Ready>
 DEVICE void attend(Memory& memory, const Tile& tile, const KV* k, const KV* v, KeyRange all, const KeyRange (&ranges)[2], Softmax& softmax, Ready ready) {
     const Params& p = tile.p;
     const u32 part = blockIdx.x, parts = gridDim.x;
@@ -127,34 +133,32 @@ DEVICE void share(Memory& memory, Softmax& softmax) {
     }
 }
 
-// Puts what warps found for a row on one base, with the newest key's if there is one: gives the base and the sum of weights to `keep_state`, each element
-// to `keep`. To be called by a warp, after all of them have shared.
-template <bool NEWEST, typename KeepState, typename Keep>
-DEVICE void put_together(const Memory& memory, int row, KeepState keep_state, Keep keep) {
+// Puts what warps found for a row on one base, with the newest key's if there is one: gives the base and the sum of weights to `keep_state`, of each 32 elements
+// a lane's to `keep`. To be called by a warp, after all of them have shared.
+template <typename KeepState, typename Keep>
+DEVICE void put_together(const Memory& memory, int row, bool has_newest, KeepState keep_state, Keep keep) {
     const int lane = threadIdx.x % 32;
-    float base = NEWEST ? memory.newest_scores[row] : NEVER, factors[WARPS];
+    float base = has_newest ? memory.newest_scores[row] : NEVER, factors[WARPS];
+    const float newest_score = base;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) {
         base = fmaxf(base, memory.bases[w][row]);
     }
-    const float shift = Softmax::shift(base), newest = NEWEST ? exp2_approximate(memory.newest_scores[row] - shift) : 0.0f;
+    const float shift = Softmax::shift(base), newest = exp2_approximate(newest_score - shift);
     float sum = newest;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) {
         factors[w] = exp2_approximate(memory.bases[w][row] - shift);
         sum = fmaf(memory.sums_of_weights[w][row], factors[w], sum);
     }
-    __syncwarp();
-    if (lane == 0) {
-        keep_state(base, sum);
-    }
+    keep_state(base, sum);
 #pragma unroll
     for (int i = 0; i < WIDTH / 32; ++i) {
-        float total = NEWEST ? memory.newest_value[32 * i + lane] * newest : 0.0f;
+        float total = has_newest ? memory.newest_value[32 * i + lane] * newest : 0.0f;
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
             total = fmaf(memory.sums[w][row][32 * i + lane], factors[w], total);
         }
-        keep(32 * i + lane, total);
+        keep(i, total);
     }
 }

@@ -3,7 +3,7 @@
 // Macros: Q (float, f16 or bf16), KV and WIDTH.
 
 // The queries as operands.
-DEVICE void share_queries(Memory& memory, const Tile& tile, const Q* q) {
+DEVICE void share_queries(Memory& memory, const Tile<false>& tile, const Q* q) {
     for (int i = threadIdx.x; i < PIECES * 32; i += blockDim.x) {
         const int lane = i % 32, r = lane / 4;
         const Q* from = q + row_of(tile.p.score.q, tile.batch, tile.head(r), tile.query(r)) + i / 32 * 32 + lane % 4 * 8;
@@ -21,8 +21,10 @@ extern "C" __global__ void CLUSTERED RESIDENT
                     const __grid_constant__ AttentionSplitParams params) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
+    Received& received = *reinterpret_cast<Received*>(shared + sizeof(Memory));
     const Params& p = params.attention;
-    const Tile tile(p, params.split);
+    const Tile<false> tile(p, params.split);
+    expect_parts(received, tile);
     const int lane = threadIdx.x % 32;
 
     // The keys of a lane's rows, and those that any row attends.
@@ -47,5 +49,5 @@ extern "C" __global__ void CLUSTERED RESIDENT
     });
     share(memory, softmax);
     __syncthreads();
-    finish<false>(memory, tile, result);
+    finish(memory, received, tile, false, result);
 }

@@ -43,10 +43,15 @@ __forceinline__ void trigger_launches() {
 #endif
 }
 
-// Until all threadgroups of the cluster are here, and what they wrote can be read.
+// Until all threadgroups of the cluster are here, and what they wrote into threadgroup memory can be read. A release of all memory would wait for device memory, too.
 __forceinline__ void meet_cluster() {
 #if __CUDA_ARCH__ >= 900
+#if 100 * __CUDACC_VER_MAJOR__ + __CUDACC_VER_MINOR__ >= 1208
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#else
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
