@@ -25,7 +25,7 @@ pub(super) enum Together {
 }
 
 /// Warps of a thread block, thread blocks of a cluster, and the files of the kernels' text that know them. Twelve warps of 144 registers fit a multiprocessor, with
-/// registers left for those of combine.cu; a cluster's four of 128 fit beside a product's 16 of 96.
+/// registers left for those of combine.cu.
 struct Form {
     warps: u64,
     cluster: Option<u64>,
