@@ -115,7 +115,7 @@ DEVICE void attend_tokens(const Params& p, const TokenParams& token, const Split
     if (has_newest) {
         newest.load(token);
     }
-    // While these are on their way.
+    // While these are in flight.
     if (item.block < end || is_last) {
         share_rotation(rotation, token, position, frequency);
     }

@@ -70,7 +70,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
         if (appends) {
             newest.load(token);
         }
-        // While these are on their way.
+        // While these are in flight.
         share_rotation(own.rotation, token, position, frequency);
         __syncthreads();
         if (warp < PIECES) {

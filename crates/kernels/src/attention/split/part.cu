@@ -62,13 +62,13 @@ DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const K
     __syncthreads();
     for (; step < end; step += WARPS) {
         // Two chains take half the time of one.
-        float scores[4] = {}, halves[4] = {};
+        float scores[4] = {}, odd[4] = {};
 #pragma unroll
         for (int j = 0; j < PIECES; ++j) {
             const Words query = memory.queries[j][lane];
             const Words &one = coming.key[0][j], &other = coming.key[1][j];
             multiply(scores, one.at[0], other.at[0], one.at[1], other.at[1], query.at[0], query.at[1]);
-            multiply(halves, one.at[2], other.at[2], one.at[3], other.at[3], query.at[2], query.at[3]);
+            multiply(odd, one.at[2], other.at[2], one.at[3], other.at[3], query.at[2], query.at[3]);
         }
         if (has_more()) {
             coming.load_keys(step + WARPS);
@@ -77,7 +77,7 @@ DEVICE void attend(const Memory& memory, float scale, Step<WIDE> coming, const K
         for (int i = 0; i < 4; ++i) {
             const int key = step * STEP + lane / 4 + i / 2 * 8;
             const bool holds = ranges[i % 2].start <= key && key < ranges[i % 2].end;
-            scores[i] = holds ? (scores[i] + halves[i]) * scale : NEVER;
+            scores[i] = holds ? (scores[i] + odd[i]) * scale : NEVER;
         }
         u32 weights[2];
         softmax.weigh(scores, weights);
