@@ -34,15 +34,6 @@ DEVICE float load_from(u32 block, const float& here) {
     return value;
 }
 
-DEVICE float4 load_from(u32 block, const float4& here) {
-    float4 value;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-                 : "r"(address_in(block, &here))
-                 : "memory");
-    return value;
-}
-
 // Stores into the shared memory of a thread block of the cluster, whose barrier counts the four bytes: addresses of `address_in`.
 DEVICE void send(u32 to, float x, u32 barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(x), "r"(barrier) : "memory");

@@ -25,7 +25,7 @@ pub(super) enum Together {
 }
 
 /// Warps of a thread block, thread blocks of a cluster, and the files of the kernels' text that know them. Twelve warps of 144 registers fit a multiprocessor, with
-/// registers left for those of combine.cu.
+/// registers left for those of combine.cu. In a cluster of four a warp has one step ([`Split::new`]).
 struct Form {
     warps: u64,
     cluster: Option<u64>,
