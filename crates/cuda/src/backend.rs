@@ -344,7 +344,7 @@ impl Backend for CudaBackend {
         self.context.enter()?;
         let cupti = Cupti::find()?;
         self.context.synchronize()?;
-        cupti.start()?;
+        cupti.start(self.context.device.cast_unsigned())?;
         if queue.profile.replace(Profile::default()).is_none() {
             // CUPTI may know nothing of the kernels of a graph that was made without it.
             queue.seen = Seen::default();
@@ -358,9 +358,9 @@ impl Backend for CudaBackend {
         let done = self.context.enter().and_then(|()| self.context.synchronize());
         // Nor need those that were made with it be as fast without.
         queue.seen = Seen::default();
-        let records = Cupti::find()?.end();
+        let records = Cupti::find()?.end(self.context.device.cast_unsigned());
         done?;
-        profile.events(records?, u32::try_from(self.context.device).unwrap_or(0))
+        profile.events(records?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! CUPTI, which has the GPU's own times of kernels and copies, loaded when a profile is asked for. It is one for the whole process, and so is what is here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     env,
     ffi::{CStr, c_char, c_int, c_void},
     mem::ManuallyDrop,
@@ -113,10 +113,22 @@ pub(crate) struct Cupti {
 /// Records that have arrived.
 static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
 
+/// The devices whose records are kept.
+static PROFILED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
 static FOUND: OnceLock<Result<Cupti>> = OnceLock::new();
 
 fn records() -> MutexGuard<'static, Vec<Record>> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What has arrived of a device; the others' stays.
+fn arrived(device: u32) -> Vec<Record> {
+    records().extract_if(.., |record| record.device == device).collect()
+}
+
+fn profiled() -> MutexGuard<'static, BTreeSet<u32>> {
+    PROFILED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const ADVICE: &str = "install it in the driver's version (pip install nvidia-cuda-cupti, or the CUDA toolkit) or name its file in ELINVAR_CUPTI";
@@ -155,29 +167,36 @@ impl Cupti {
         Ok(cupti)
     }
 
-    /// Keeps records from now on; what was kept before is dropped. Nothing runs.
+    /// Keeps records of a device from now on; what was kept of it before is dropped. Nothing runs on it.
     ///
     /// # Errors
     /// The library rejects: it does not fit the driver, or another profiler uses it.
-    pub(crate) fn start(&self) -> Result<()> {
+    pub(crate) fn start(&self, device: u32) -> Result<()> {
+        let mut profiled = profiled();
         // SAFETY: calls without conditions.
         KINDS.into_iter().try_for_each(|kind| self.check("starting", unsafe { (self.functions.enable)(kind) }))?;
         // SAFETY: as above.
         self.check("asking for its records", unsafe { (self.functions.flush)(FORCED) })?;
-        records().clear();
+        profiled.insert(device);
+        records().retain(|record| record.device != device && profiled.contains(&record.device));
         Ok(())
     }
 
-    /// Keeps no more; what was kept since the start. Nothing runs any more.
+    /// Keeps no more of a device; what was kept of it since the start. Nothing runs on it any more.
     ///
     /// # Errors
     /// The library rejects, or says that it has lost records.
-    pub(crate) fn end(&self) -> Result<Vec<Record>> {
+    pub(crate) fn end(&self, device: u32) -> Result<Vec<Record>> {
+        let mut profiled = profiled();
         // SAFETY: calls without conditions.
         let flushed = unsafe { (self.functions.flush)(FORCED) };
-        // SAFETY: as above, for each kind.
-        let ended = KINDS.map(|kind| unsafe { (self.functions.disable)(kind) });
-        let records = std::mem::take(&mut *records());
+        profiled.remove(&device);
+        let ended = match profiled.is_empty() {
+            // SAFETY: as above, for each kind.
+            true => KINDS.map(|kind| unsafe { (self.functions.disable)(kind) }),
+            false => [0; KINDS.len()],
+        };
+        let records = arrived(device);
         self.check("asking for its records", flushed)?;
         ended.into_iter().try_for_each(|status| self.check("ending", status))?;
         let mut dropped = 0;
@@ -272,6 +291,14 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+
+    #[test]
+    fn a_device_takes_its_own_records() {
+        let of = |device, start_ns| Record { what: What::Fill(8), device, start_ns, end_ns: start_ns + 1, asked: (0, 0) };
+        records().extend([of(7, 10), of(8, 11), of(7, 12)]);
+        let starts = |device| arrived(device).iter().map(|record| record.start_ns).collect::<Vec<_>>();
+        assert_eq!([starts(7), starts(7), starts(8)], [vec![10, 12], vec![], vec![11]]);
+    }
 
     /// As a C compiler says of the headers of CUPTI 12.1 and 13.0.
     #[test]

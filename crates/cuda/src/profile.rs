@@ -52,15 +52,14 @@ impl Profile {
         }
     }
 
-    /// The records of this device, with what they are of.
+    /// The records, with what they are of.
     ///
     /// Copies and fills say themselves what they are. Kernels of a stream begin in its order, so that each record is that of the next launch: where its
     /// name says otherwise, nothing is guessed.
     ///
     /// # Errors
     /// Records and launches differ.
-    pub(crate) fn events(&self, mut records: Vec<Record>, device: u32) -> Result<Vec<ProfileEvent>> {
-        records.retain(|record| record.device == device);
+    pub(crate) fn events(&self, mut records: Vec<Record>) -> Result<Vec<ProfileEvent>> {
         records.sort_by_key(|record| (record.start_ns, record.asked));
         let (kernels, transfers): (Vec<_>, Vec<_>) = records.iter().partition(|record| matches!(record.what, What::Kernel(_)));
         let launches: Vec<&Launch> = self.submitted.iter().flat_map(|launches| launches.iter()).collect();
@@ -171,7 +170,7 @@ mod tests {
     fn profile(launches: &[(&str, u64)], records: Vec<Record>) -> Result<Vec<(String, u64, u64)>> {
         let launches: Vec<Launch> = launches.iter().map(|(symbol, bytes)| launch(symbol, *bytes)).collect();
         let profile = Profile { submitted: vec![launches.into()], known: HashMap::new() };
-        let events = profile.events(records, 0)?;
+        let events = profile.events(records)?;
         Ok(events.iter().map(|event| (event.activity.to_string(), event.start_ns, event.bytes)).collect())
     }
 
@@ -185,8 +184,7 @@ mod tests {
 
     #[test]
     fn records_are_those_of_the_launches_in_order() {
-        let mut records = vec![record("b", 30), record("a", 20), record("elsewhere", 25)];
-        records[2].device = 1;
+        let mut records = vec![record("b", 30), record("a", 20)];
         let copy = |direction, start_ns| Record { what: What::Copy(direction, 8), ..record("", start_ns) };
         records.extend([copy(Direction::FromHost, 10), copy(Direction::Within, 40), copy(Direction::ToHost, 60)]);
         records.push(Record { what: What::Fill(8), ..record("", 50) });
