@@ -33,12 +33,14 @@ pub struct MetalForm {
     pub cluster: u32,
     /// How many registers a thread is to do with, where the device's compiler takes a limit: with fewer, more threads run at once.
     pub registers: Option<u32>,
+    /// The files of the same kernel where it delivers its result to the ranks of a group of CUDA devices, or takes a row that is delivered, if it can.
+    pub delivering: Option<&'static [MetalFile]>,
 }
 
 impl MetalForm {
     /// A strict kernel whose template arguments all come from its key.
     pub const fn new(files: &'static [MetalFile], function: &'static str) -> Self {
-        Self { files, function, arguments: &[], fast_math: false, rejection: None, cluster: 1, registers: None }
+        Self { files, function, arguments: &[], fast_math: false, rejection: None, cluster: 1, registers: None, delivering: None }
     }
 
     /// The same with leading template arguments.
@@ -67,6 +69,11 @@ impl MetalForm {
     /// The same, whose threads are to do with so many registers.
     pub const fn with_registers(self, registers: u32) -> Self {
         Self { registers: Some(registers), ..self }
+    }
+
+    /// The same, which delivers with these files in place of its own.
+    pub const fn with_delivering(self, files: &'static [MetalFile]) -> Self {
+        Self { delivering: Some(files), ..self }
     }
 
     /// The files as one text, which every instance shares; `text_of` gives a file's text.

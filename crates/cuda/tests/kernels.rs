@@ -18,7 +18,7 @@ use std::{
 
 use elinvar_core::{DType, KernelSource, Metal};
 use elinvar_cuda::Compiler;
-use elinvar_kernels::collective::{CollectiveParams, Push, Pushing};
+use elinvar_kernels::collective::{CollectiveParams, Delivering, Delivery, Push, Pushing};
 use elinvar_kernels::conformance;
 use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
@@ -32,12 +32,12 @@ const WHOLE: u32 = 90;
 
 /// The kernels of every case, those that share a text together.
 fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
-    let (device, mut seen, mut pushing) = (gpu(capability), HashMap::new(), HashSet::new());
+    let (device, mut seen, mut of_groups) = (gpu(capability), HashMap::new(), HashSet::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
     let gathering = [4, 1 << 20].map(|width| CollectiveParams { rows: 2, width }.among_peers(DType::F32, 2, 0).unwrap());
     let awaiting = Push { width: 4, rank: 0, ranks: 2 }.awaited(132);
     let cases = conformance::sample(conformance::cases(), &device);
-    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering).chain([awaiting]) {
+    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering).chain([awaiting, Delivery::opening(2, 0)]) {
         if seen.insert(launch.kernel.key.clone(), ()).is_some() {
             continue;
         }
@@ -50,10 +50,12 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
                 format!("{} {}", form.fast_math, form.text(|file| file.text))
             }
         };
-        if let Some(Pushing { kernel, .. }) = Pushing::of(&launch.kernel, &launch.params)
-            && pushing.insert(kernel.key.operator.clone())
-        {
-            texts.insert(kernel.key.to_string(), vec![kernel]);
+        let pushing = Pushing::of(&launch.kernel, &launch.params).map(|Pushing { kernel, .. }| kernel);
+        let delivering = Delivering::of(&launch.kernel).map(|Delivering { kernel, .. }| kernel);
+        for kernel in pushing.into_iter().chain(delivering) {
+            if of_groups.insert((kernel.key.operator.clone(), kernel.key.constants.first().cloned())) {
+                texts.insert(kernel.key.to_string(), vec![kernel]);
+            }
         }
         texts.entry(name).or_default().push(launch.kernel);
     }

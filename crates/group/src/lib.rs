@@ -16,8 +16,12 @@ mod world;
 
 use std::sync::Arc;
 
-use elinvar_core::{Binding, Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, Pipeline, RawBuffer, Result};
-use elinvar_kernels::collective::{Collective, INBOX_BYTES, MOST_RANKS};
+use elinvar_core::{Binding, Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, ListBuilder, Pipeline, RawBuffer, Result};
+use elinvar_kernels::{
+    Plan,
+    collective::{Collective, Delivery, INBOX_BYTES, MOST_RANKS},
+    encode,
+};
 
 pub use backend::GroupBackend;
 use memory::Parts;
@@ -33,6 +37,8 @@ struct Ranks {
     properties: DeviceProperties,
     /// Of each rank the inboxes of all, as its device reaches them; none where all ranks share a device, or are in several processes.
     inboxes: Vec<Vec<Buffer>>,
+    /// Of each rank that has an inbox what its launches need that deliver.
+    deliveries: Vec<Delivery>,
     /// The processes that it spans, if there are several.
     world: Option<World>,
     /// The place of this process's device among those of the others, where devices exchange by themselves.
@@ -54,7 +60,8 @@ impl Group {
         let (like, shared) = like(&devices)?;
         let properties = properties(like, devices.len(), shared);
         let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
-        Ok(Self(Arc::new(Ranks { devices, properties, inboxes, world: None, joined: None })))
+        let deliveries = if inboxes.is_empty() { Vec::new() } else { opened(&devices, &inboxes)? };
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes, deliveries, world: None, joined: None })))
     }
 
     /// A group of the `devices` of every process: those of the first are its first ranks.
@@ -79,7 +86,7 @@ impl Group {
         if let Some(joined) = joined.as_ref().map(Arc::downgrade) {
             world.on_failure(move || joined.upgrade().into_iter().for_each(|joined| joined.abort()));
         }
-        Ok(Self(Arc::new(Ranks { devices, properties, inboxes: Vec::new(), world: Some(world), joined })))
+        Ok(Self(Arc::new(Ranks { devices, properties, inboxes: Vec::new(), deliveries: Vec::new(), world: Some(world), joined })))
     }
 
     /// How many ranks it has.
@@ -197,4 +204,21 @@ fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
         named(rank, own.iter().enumerate().map(inbox).collect::<Result<_>>())
     };
     devices.iter().enumerate().map(reached).collect()
+}
+
+/// Opens the inbox of each rank: what its launches need that deliver.
+fn opened(devices: &[Device], inboxes: &[Vec<Buffer>]) -> Result<Vec<Delivery>> {
+    let ranks = devices.len();
+    let open = |rank: usize| -> Result<Delivery> {
+        let (device, reached) = (&devices[rank], &inboxes[rank]);
+        let bound = reached.iter().map(|inbox| inbox.bind(0, inbox.bytes())).collect::<Result<Vec<_>>>()?;
+        let (mut list, inputs) = (ListBuilder::new(), bound.iter().cloned().map(Some).collect::<Vec<_>>());
+        let opening = Plan::from(Delivery::opening(ranks, rank));
+        encode(&opening, &inputs, &[bound[rank].clone()], device, &mut list, |_| Err(Error::internal("an inbox has temporaries")))?;
+        device.submit(&list.finish())?.wait()?;
+        let mut addresses = [0u64; MOST_RANKS + 1];
+        device.read(&reached[rank], 0, bytemuck::cast_slice_mut(&mut addresses))?;
+        Ok(Delivery::between(&addresses, ranks, rank))
+    };
+    (0..ranks).map(|rank| named(rank, open(rank))).collect()
 }

@@ -1,14 +1,14 @@
 //! What each device of a group runs for a list.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
 };
 
-use elinvar_core::{Binding, Buffer, Command, CommandList, DType, Device, Dispatch, Error, ListBuilder, Result};
+use elinvar_core::{Binding, Buffer, Command, CommandList, DType, Device, Dispatch, Error, ListBuilder, Pipeline, Result};
 use elinvar_kernels::{
     Launch, Plan,
-    collective::{Collective, CollectiveParams, Push, Pushing},
+    collective::{Collective, CollectiveParams, Delivering, Delivery, Push, Pushing, ROW_SLOTS, SLOT_ELEMENTS},
     encode,
 };
 
@@ -90,13 +90,18 @@ fn run(group: &Group, commands: &CommandList) -> Result<Run> {
     if largest > 0 {
         making.landings = making.places.iter().map(|(device, _)| device.allocate_dedicated(largest)).collect::<Result<_>>()?;
     }
-    let mut commands = commands.commands();
-    while let Some((command, next)) = commands.split_first() {
-        let both = making.push(command, next.first())?;
-        if !both {
+    let (commands, deliveries) = (commands.commands(), Deliveries::of(group, commands.commands())?);
+    let mut index = 0;
+    while let Some(command) = commands.get(index) {
+        let mut taken = 1;
+        if let Some(delivers) = deliveries.launches.get(&index) {
+            making.deliver(command, delivers)?;
+        } else if making.push(command, commands.get(index + 1))? {
+            taken = 2;
+        } else if !deliveries.gathers.contains(&index) {
             making.add(command)?;
         }
-        commands = if both { &next[1..] } else { next };
+        index += taken;
     }
     Ok(Run { last: making.finish(), exchanges: making.exchanges, meets: making.meets })
 }
@@ -126,13 +131,25 @@ impl Making<'_> {
                         let Some(Prepared::Kernel(pipelines)) = dispatch.pipeline.state() else {
                             return Err(Error::internal("a group was given a kernel that it did not prepare"));
                         };
-                        let bindings = dispatch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
-                        let bindings = bindings.collect::<Result<_>>()?;
-                        list.dispatch(Dispatch { pipeline: pipelines[place].clone(), bindings, ..dispatch.clone() }, device.properties())?;
+                        list.dispatch(launch_of(dispatch, &pipelines[place], rank)?, device.properties())?;
                     }
                     Command::Copy(copy) => list.copy(of_rank(&copy.source, rank)?, of_rank(&copy.destination, rank)?)?,
                     Command::Fill(fill) => list.fill(of_rank(&fill.destination, rank)?, fill.value)?,
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a launch that delivers its result, or takes a row that is delivered.
+    fn deliver(&mut self, command: &Command, delivers: &Delivers) -> Result<()> {
+        let Command::Dispatch(launch) = command else { return Err(Error::internal("a command delivers that is no launch")) };
+        for ((device, own), list) in self.places.iter().zip(&mut self.lists) {
+            let pipeline = device.pipeline(&delivers.by.kernel)?;
+            for &rank in own {
+                let mut launch = launch_of(launch, &pipeline, rank)?;
+                delivers.of_rank(self.group.0.deliveries[rank]).give(&mut launch);
+                list.dispatch(launch, device.properties())?;
             }
         }
         Ok(())
@@ -156,9 +173,7 @@ impl Making<'_> {
         for ((device, own), list) in self.places.iter().zip(&mut self.lists) {
             for &rank in own {
                 let push = Push { width: params.width, rank: rank as u32, ranks: ranks as u32 };
-                let bindings = launch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
-                let mut launch =
-                    Dispatch { pipeline: device.pipeline(&pushing.kernel)?, bindings: bindings.collect::<Result<_>>()?, ..launch.clone() };
+                let mut launch = launch_of(launch, &device.pipeline(&pushing.kernel)?, rank)?;
                 let inboxes = self.group.inboxes(rank)?;
                 push.give(&mut launch, &inboxes, &wholes(device, to, rank, ranks)?);
                 list.dispatch(launch, device.properties())?;
@@ -232,6 +247,102 @@ impl Making<'_> {
         }
         Ok(())
     }
+}
+
+/// A launch as a rank has it, of this kernel.
+fn launch_of(launch: &Dispatch, pipeline: &Pipeline, rank: usize) -> Result<Dispatch> {
+    let bindings = launch.bindings.iter().map(|binding| binding.as_ref().map(|binding| of_rank(binding, rank)).transpose());
+    Ok(Dispatch { pipeline: pipeline.clone(), bindings: bindings.collect::<Result<_>>()?, ..launch.clone() })
+}
+
+/// What is delivered in a list, by the places of commands.
+#[derive(Default)]
+struct Deliveries {
+    launches: HashMap<usize, Delivers>,
+    /// What would gather the rows that are delivered.
+    gathers: HashSet<usize>,
+}
+
+/// What a launch delivers, and what it takes.
+struct Delivers {
+    by: Delivering,
+    /// The number of the row in the list, and the elements of a rank's part.
+    to: Option<(usize, usize)>,
+    /// The number of the row, and the elements of the one before.
+    from: Option<(usize, usize)>,
+}
+
+impl Delivers {
+    fn by(kernel: Delivering) -> Self {
+        Self { by: kernel, to: None, from: None }
+    }
+
+    fn of_rank(&self, own: Delivery) -> Delivery {
+        let slot = |number: usize| (number % ROW_SLOTS) as u32;
+        let mut delivery = own;
+        if let Some((number, width)) = self.to {
+            (delivery.to, delivery.width) = (slot(number), width as u32);
+        }
+        if let Some((number, before)) = self.from {
+            (delivery.from, delivery.clear) = (slot(number), before as u32);
+        }
+        delivery
+    }
+}
+
+impl Deliveries {
+    /// Rows of which the launch before makes a rank's part and the launch after is to have the whole, as many as are whole turns of the slots. What gathers the
+    /// next row reports a rank of which nothing came.
+    fn of(group: &Group, commands: &[Command]) -> Result<Self> {
+        let (mut rows, mut is_last_gathered) = (Vec::new(), false);
+        for (index, command) in commands.iter().enumerate() {
+            let Command::Dispatch(gathering) = command else { continue };
+            if let (Some(Prepared::Collective(Collective::AllGather)), false) = (gathering.pipeline.state(), group.0.deliveries.is_empty()) {
+                let row = delivered(group, commands, index)?;
+                is_last_gathered = row.is_none();
+                rows.extend(row);
+            }
+        }
+        let most = if is_last_gathered { rows.len() } else { rows.len().saturating_sub(1) };
+        rows.truncate(most / ROW_SLOTS * ROW_SLOTS);
+        let mut deliveries = Self::default();
+        // The row before the first is of another list.
+        let mut before = SLOT_ELEMENTS;
+        for (number, Row { index, elements, maker, taker }) in rows.into_iter().enumerate() {
+            deliveries.launches.entry(index - 1).or_insert_with(|| Delivers::by(maker)).to = Some((number, elements / group.ranks()));
+            deliveries.launches.entry(index + 1).or_insert_with(|| Delivers::by(taker)).from = Some((number, before));
+            deliveries.gathers.insert(index);
+            before = elements;
+        }
+        Ok(deliveries)
+    }
+}
+
+/// A row that is delivered in place of being gathered.
+struct Row {
+    /// What would have gathered it.
+    index: usize,
+    elements: usize,
+    /// What makes a rank's part.
+    maker: Delivering,
+    /// What has the whole.
+    taker: Delivering,
+}
+
+/// The row that is gathered at `index`, if it can be delivered.
+fn delivered(group: &Group, commands: &[Command], index: usize) -> Result<Option<Row>> {
+    let around = (index.checked_sub(1).and_then(|before| commands.get(before)), commands.get(index), commands.get(index + 1));
+    let (Some(Command::Dispatch(maker)), Some(Command::Dispatch(gathering)), Some(Command::Dispatch(taker))) = around else { return Ok(None) };
+    let Operands { params, dtype, from, to } = Operands::of(gathering)?;
+    let (width, elements) = (params.width as usize, params.width as usize * group.ranks());
+    if params.rows != 1 || dtype.size() != DType::F32.size() || !width.is_multiple_of(8) || elements > SLOT_ELEMENTS {
+        return Ok(None);
+    }
+    let of = |launch: &Dispatch| Delivering::of(launch.pipeline.source());
+    Ok(match (of(maker).filter(|by| by.delivers(maker, from)), of(taker).filter(|by| by.takes(taker, to))) {
+        (Some(maker), Some(taker)) => Some(Row { index, elements, maker, taker }),
+        (_, _) => None,
+    })
 }
 
 /// What is gathered on all ranks, as one of them reaches it.

@@ -102,6 +102,8 @@ pub struct CudaSource {
     pub rejection: Option<&'static str>,
     /// The files of the same kernel where it pushes its results to the ranks of a group, if it can: see [`Push`](crate::collective::Push).
     pub pushing: Option<&'static [MetalFile]>,
+    /// The files of the same kernel where it delivers its result to them, if it can: see [`Delivery`](crate::collective::Delivery).
+    pub delivering: Option<&'static [MetalFile]>,
 }
 
 /// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.

@@ -380,25 +380,58 @@ impl Backend for Peer {
     }
 }
 
+/// What each of two GPUs launches for a list.
+struct TwoGpus {
+    w: Weights,
+    launched: Arc<Mutex<Vec<Vec<String>>>>,
+}
+
+impl TwoGpus {
+    fn new(precision: Precision) -> Self {
+        let launched = Arc::new(Mutex::new(Vec::new()));
+        let gpu = || {
+            let (launched, properties) = (launched.clone(), cuda(true).properties().clone());
+            let properties = DeviceProperties { kind: DeviceKind::Cuda, threadgroup_memory: 227 << 10, ..properties };
+            Device::new(Peer(NullBackend::with_properties(properties).observed(move |list| launched.lock().unwrap().push(names(list)))))
+        };
+        let w = Weights::new(&Executor::of_group(Group::new(vec![gpu(), gpu()]).unwrap()).with_precision(precision));
+        Self { w, launched }
+    }
+
+    fn launched(&self, rows: usize, body: impl Fn(&Tensor) -> Result<Tensor>) -> Vec<Vec<String>> {
+        let x = self.w.x(rows);
+        let (recording, _y) = self.w.executor.record(|recorded| body(&x.on(recorded)?)).unwrap();
+        self.launched.lock().unwrap().clear();
+        self.w.executor.replay(&recording).unwrap().wait().unwrap();
+        std::mem::take(&mut *self.launched.lock().unwrap())
+    }
+}
+
 #[test]
 fn products_of_more_than_a_few_rows_push_what_is_gathered() {
-    let launched = Arc::new(Mutex::new(Vec::new()));
-    let gpu = || {
-        let (launched, properties) = (launched.clone(), cuda(true).properties().clone());
-        let properties = DeviceProperties { kind: DeviceKind::Cuda, threadgroup_memory: 227 << 10, ..properties };
-        Device::new(Peer(NullBackend::with_properties(properties).observed(move |list| launched.lock().unwrap().push(names(list)))))
-    };
-    let w = Weights::new(&Executor::of_group(Group::new(vec![gpu(), gpu()]).unwrap()).with_precision(Precision::Invariant));
-    let each = |rows| {
-        let x = w.x(rows);
-        let (recording, _) = w.executor.record(|recorded| x.on(recorded)?.linear(&w.q, None)?.all_gather()).unwrap();
-        launched.lock().unwrap().clear();
-        w.executor.replay(&recording).unwrap().wait().unwrap();
-        std::mem::take(&mut *launched.lock().unwrap())
-    };
+    let gpus = TwoGpus::new(Precision::Invariant);
+    let each = |rows| gpus.launched(rows, |x| x.linear(&gpus.w.q, None)?.all_gather());
     assert_eq!(each(100), [["cast", "chain_many_rows", "await_pushes"]; 2]);
     assert_eq!(each(9), [["cast", "chain_few_rows", "await_pushes"]; 2]);
     assert_eq!(each(3), [["cast", "chain_few_rows", "all_gather_words"]; 2]);
+}
+
+#[test]
+fn a_row_is_delivered_to_the_launch_that_takes_it() {
+    let layers = |precision, count: usize| {
+        let gpus = TwoGpus::new(precision);
+        let layer = |x: &Tensor| x.rms_norm(Some(&gpus.w.norm), 1e-5)?.linear(&gpus.w.k, None)?.all_gather();
+        gpus.launched(1, |x| (0..count).try_fold(x.clone(), |x, _| layer(&x)))
+    };
+    let gathered = |count| [["projection", "all_gather_words"]; 8][..count].concat();
+    let delivered = |rows| vec!["projection_delivering"; rows];
+    // The slots in whole turns; the last row is for no launch.
+    assert_eq!(layers(Precision::Fast, 4), [gathered(4), gathered(4)]);
+    let five = [delivered(5), vec!["all_gather_words"]].concat();
+    assert_eq!(layers(Precision::Fast, 5), [five.clone(), five.clone()]);
+    let seven = [five, gathered(2)].concat();
+    assert_eq!(layers(Precision::Fast, 7), [seven.clone(), seven]);
+    assert_eq!(layers(Precision::Strict, 5), [gathered(5), gathered(5)]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     launch::product_operations,
     math,
     matmul::dtype_code,
-    metal::{metal_file, params},
+    metal::{self, metal_file, params},
     operator::Bound,
     order,
     quantized::{self, Format},
@@ -109,10 +109,10 @@ type Files = (&'static [MetalFile], Option<&'static [MetalFile]>);
 const PUSHES: [MetalFile; 2] =
     [MetalFile { name: "chain/alone", text: "#define PUSHES 0\n" }, MetalFile { name: "chain/pushes", text: "#define PUSHES 1\n" }];
 
-const fn few_rows(held: &'static str, pushes: usize) -> [MetalFile; 16] {
-    let ([push, inbox, peers], pushes) = (collective::PEERS, PUSHES[pushes]);
+const fn few_rows(held: &'static str, pushes: usize) -> [MetalFile; 17] {
     let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
-    [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, pushes, push, inbox, peers, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]
+    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
+    metal::joined(&[&first, &collective::PEERS, &[ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
 }
 /// The parts of held rows are small: another launch gathers them sooner.
 const HELD_ROWS: Files = (&few_rows("constexpr bool HELD = true;\n", 0), None);
@@ -124,16 +124,14 @@ macro_rules! of_formats {
         const fn decoded(format: Format) -> Files {
             match format {
                 $(Format::$format => {
-                    const fn files(pushes: usize) -> [MetalFile; 18] {
-                        let [push, inbox, peers] = collective::PEERS;
+                    const fn files(pushes: usize) -> [MetalFile; 19] {
                         let format = MetalFile {
                             name: "chain/format",
                             text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
                         };
-                        [
-                            NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes], push, inbox, peers, ChainProduct::METAL, TILES, VECTORS,
-                            quantized::METAL, format, RING, DECODERS, KERNEL,
-                        ]
+                        let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
+                        let last = [ChainProduct::METAL, TILES, VECTORS, quantized::METAL, format, RING, DECODERS, KERNEL];
+                        metal::joined(&[&first, &collective::PEERS, &last])
                     }
                     const FILES: Files = (&files(0), Some(&files(1)));
                     FILES
@@ -145,26 +143,9 @@ macro_rules! of_formats {
 #[rustfmt::skip]
 of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
 
-const fn many_rows(pushes: usize) -> [MetalFile; 16] {
-    let ([push, inbox, peers], pushes) = (collective::PEERS, PUSHES[pushes]);
-    [
-        NUMBERS,
-        MATH,
-        math::METAL,
-        LAUNCHES,
-        INSTRUCTIONS,
-        COPIES,
-        CLUSTERS,
-        EIGHTS,
-        TENSOR_MAPS,
-        pushes,
-        push,
-        inbox,
-        peers,
-        ChainProduct::METAL,
-        TILES,
-        KERNEL_OF_MANY,
-    ]
+const fn many_rows(pushes: usize) -> [MetalFile; 17] {
+    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, TENSOR_MAPS, PUSHES[pushes]];
+    metal::joined(&[&first, &collective::PEERS, &[ChainProduct::METAL, TILES, KERNEL_OF_MANY]])
 }
 const MANY_ROWS: Files = (&many_rows(0), Some(&many_rows(1)));
 
@@ -315,7 +296,7 @@ impl Layers {
         };
         let (entry, has_one_result) = (if many { "chain_many_rows" } else { "chain_few_rows" }, self.gated || self.n[1..] == [0; 2]);
         let pushing = pushing.filter(|_| has_one_result);
-        let source = CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None, pushing };
+        let source = CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None, pushing, delivering: None };
         let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
         let key = KernelKey::new(name, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)

@@ -3,13 +3,14 @@
 // A thread block exchanges with the blocks of its number on the other GPUs, by itself, and counts its exchanges. Marked words have two slots in turn: a peer
 // writes a slot again after the exchange between, for which this block sends nothing before it has read the slot.
 
-constexpr u32 BLOCKS = 128;               // At most.
-constexpr u32 MARKING = 64;               // Blocks that exchange marked words, at most.
-constexpr u32 RANKS = 8;                  // At most.
-constexpr u64 PATIENCE = 10000000000ull;  // Nanoseconds.
+constexpr u32 BLOCKS = 128;  // At most.
+constexpr u32 MARKING = 64;  // Blocks that exchange marked words, at most.
+constexpr u32 RANKS = MOST_RANKS;
 
 // Memory of a rank that the others write.
 struct Inbox {
+    // Of the slots of all ranks, and of `lost`, for the host.
+    u64 addresses[RANKS + 1];
     // The exchange for which a peer is ready, and the one of which its part is there.
     u32 ready[BLOCKS][RANKS];
     u32 done[BLOCKS][RANKS];
@@ -22,9 +23,11 @@ struct Inbox {
     u32 pushed[RANKS];
     u32 launches;
     u32 blocks;
-    u32 unused[1021 - 2 * BLOCKS - 2 * RANKS];
+    u32 unused[1021 - 2 * BLOCKS - 4 * RANKS - 2];
     // Words beside the number of their exchange.
     uint4 words[MARKING][2][RANKS][512];
+    // Rows that are delivered.
+    u32 rows[ROW_SLOTS * SLOT_ELEMENTS];
 };
 
 DEVICE u32 lost_rank(const Inbox& own) { return *const_cast<const volatile u32*>(&own.lost); }

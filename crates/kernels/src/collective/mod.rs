@@ -4,11 +4,14 @@
 //!   bits do not depend on the number of ranks.
 //! * Elements move as bits.
 
+mod delivery;
 mod peers;
 mod push;
 
 use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Layout, NativeForm, Parameter, Result, Shape};
 
+pub(crate) use delivery::DeliveryFiles;
+pub use delivery::{Delivering, Delivery, ROW_SLOTS, SLOT_ELEMENTS};
 pub use peers::{INBOX_BYTES, MOST_RANKS};
 pub(crate) use push::PEERS;
 pub use push::{Push, Pushing};

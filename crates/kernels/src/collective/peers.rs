@@ -4,6 +4,7 @@ use elinvar_core::{DType, Error, Extent, KernelKey, MetalFile, Parameter, Result
 
 use super::{
     CollectiveParams,
+    delivery::{OpenParams, ROW_SLOTS, SLOT_ELEMENTS, SLOTS},
     push::{AWAITS, WHOLES},
 };
 use crate::{
@@ -25,8 +26,8 @@ params! {
     }
 }
 
-/// Bytes of the memory in which a rank gets flags and words of others: they write it. Zeros at first.
-pub const INBOX_BYTES: usize = 3 * 4096 + MARKING * 2 * MOST_RANKS * 16 * THREADS;
+/// Bytes of the memory in which a rank gets flags, words and rows of others: they write it. Zeros at first, then [opened](super::Delivery::opening).
+pub const INBOX_BYTES: usize = 3 * 4096 + MARKING * 2 * MOST_RANKS * 16 * THREADS + 4 * ROW_SLOTS * SLOT_ELEMENTS;
 
 /// The most ranks that exchange parts so.
 pub const MOST_RANKS: usize = 8;
@@ -40,16 +41,17 @@ const MARKED: usize = 8 * THREADS;
 
 pub(super) const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
-    files: &[NUMBERS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
+    files: &[NUMBERS, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
     entry: "all_gather",
     defines: &[],
     architecture: CudaArchitecture::From(70),
     overlaps: false,
     rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
     pushing: None,
+    delivering: None,
 };
 const WORDS: CudaSource = CudaSource {
-    files: &[NUMBERS, LAUNCHES, GatherParams::METAL, INBOX, metal_file!("collective/all_gather_words.cu")],
+    files: &[NUMBERS, LAUNCHES, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather_words.cu")],
     entry: "all_gather_words",
     overlaps: true,
     ..SOURCE
@@ -57,7 +59,15 @@ const WORDS: CudaSource = CudaSource {
 
 /// What ends when the peers have pushed: see [`Push`](super::Push).
 pub(super) const AWAIT: CudaSource =
-    CudaSource { files: &[NUMBERS, LAUNCHES, INBOX, AWAITS[0], AWAITS[1]], entry: "await_pushes", overlaps: true, ..SOURCE };
+    CudaSource { files: &[NUMBERS, LAUNCHES, SLOTS, INBOX, AWAITS[0], AWAITS[1]], entry: "await_pushes", overlaps: true, ..SOURCE };
+
+/// What makes an inbox ready: see [`Delivery`](super::Delivery).
+pub(super) const OPENING: CudaSource = CudaSource {
+    files: &[NUMBERS, SLOTS, INBOX, OpenParams::METAL, metal_file!("collective/open_inbox.cu")],
+    entry: "open_inbox",
+    rejection: None,
+    ..SOURCE
+};
 
 pub(super) const INBOXES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
 

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use elinvar_core::{Binding, DType, Dispatch, Extent, KernelKey, KernelSource, MetalFile, Parameter};
 
-use super::peers::{AWAIT, INBOX, INBOXES, MOST_RANKS, of_ranks};
+use super::{
+    delivery::SLOTS,
+    peers::{AWAIT, INBOX, INBOXES, MOST_RANKS, of_ranks},
+};
 use crate::{
     Argument, Launch,
     cuda::{CudaForm, CudaSource},
@@ -36,7 +39,7 @@ params! {
 }
 
 /// What kernels that push have before their parameter blocks.
-pub(crate) const PEERS: [MetalFile; 3] = [Push::METAL, INBOX, metal_file!("collective/push.cu")];
+pub(crate) const PEERS: [MetalFile; 4] = [Push::METAL, SLOTS, INBOX, metal_file!("collective/push.cu")];
 pub(super) const AWAITS: [MetalFile; 2] = [AwaitParams::METAL, metal_file!("collective/await_pushes.cu")];
 
 pub(super) const WHOLES: [&str; MOST_RANKS] = ["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"];

@@ -50,8 +50,8 @@ template <bool FIXED>
 struct KeptRow {
     typedef SharedRow Type;
 
-    template <typename T>
-    static SharedRow share(RowReader<T> from, uint n, uint thread_index, uint threads, threadgroup float4* memory) {
+    template <typename Row>
+    static SharedRow share(Row from, uint n, uint thread_index, uint threads, threadgroup float4* memory) {
         return share_row(from, n, thread_index, threads, memory);
     }
 };
@@ -60,15 +60,15 @@ template <>
 struct KeptRow<true> {
     typedef FixedRow Type;
 
-    template <typename T>
-    static FixedRow share(RowReader<T> from, uint n, uint thread_index, uint threads, threadgroup float4* memory) {
+    template <typename Row>
+    static FixedRow share(Row from, uint n, uint thread_index, uint threads, threadgroup float4* memory) {
         const FixedRow row(memory, n);
         const uint stride = SLOTS * threads, end = FixedRow::whole(n);
         for (uint first = SLOTS * thread_index; first < end; first += KEPT * stride) {
             float kept[KEPT][SLOTS];
-            Visits<T>(from, first, stride).elements(0.0f, kept);
+            visit(from, first, stride, 0.0f, kept);
             for (uint v = 0; v < KEPT && first + v * stride < end; ++v) {
-                row.store(first + v * stride, left_eight<T>(kept[v]));
+                row.store(first + v * stride, left_eight<typename Row::Element>(kept[v]));
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -62,14 +62,20 @@ struct Visits {
     }
 };
 
-// A row as it is, for every thread of a threadgroup of so many.
+// The elements of a thread's visits; `other` beyond the row's end.
 template <typename T>
-inline SharedRow share_row(RowReader<T> from, uint n, uint thread_index, uint threads, threadgroup float4* words) {
+inline void visit(thread const RowReader<T>& from, uint first, uint stride, float other, thread float (&kept)[KEPT][SLOTS]) {
+    Visits<T>(from, first, stride).elements(other, kept);
+}
+
+// A row as it is, for every thread of a threadgroup of so many.
+template <typename Row>
+inline SharedRow share_row(Row from, uint n, uint thread_index, uint threads, threadgroup float4* words) {
     const SharedRow row = {words};
     const uint stride = SLOTS * threads;
     for (uint first = SLOTS * thread_index; first < n; first += KEPT * stride) {
         float kept[KEPT][SLOTS];
-        Visits<T>(from, first, stride).elements(-0.0f, kept);
+        visit(from, first, stride, -0.0f, kept);
         for (uint v = 0; v < KEPT && first + v * stride < n; ++v) {
             row.store(first + v * stride, kept[v]);
         }

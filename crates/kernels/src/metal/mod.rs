@@ -50,6 +50,22 @@ pub(crate) const LAUNCHES: MetalFile = metal_file!("metal/launches.metal");
 /// Clusters of threadgroups, for kernels of a form [in clusters](elinvar_core::MetalForm::in_clusters).
 pub(crate) const CLUSTERS: MetalFile = metal_file!("metal/clusters.metal");
 
+/// `N` files, those of each part in order.
+pub(crate) const fn joined<const N: usize>(parts: &[&[MetalFile]]) -> [MetalFile; N] {
+    let mut files = [TYPES; N];
+    let (mut part, mut count) = (0, 0);
+    while part < parts.len() {
+        let mut file = 0;
+        while file < parts[part].len() {
+            files[count] = parts[part][file];
+            (file, count) = (file + 1, count + 1);
+        }
+        part += 1;
+    }
+    assert!(count == N, "there are more or fewer files");
+    files
+}
+
 #[cfg(test)]
 mod tests {
     use elinvar_core::MAX_RANK;

@@ -44,6 +44,16 @@ struct RowThread {
     uint simdgroup;
 };
 
+// Where a threadgroup is among those of a launch, and a thread in it.
+struct Here {
+    uint group;
+    uint groups;
+    uint simdgroup;
+    uint lane;
+
+    uint thread_index() const { return 32 * simdgroup + lane; }
+};
+
 // Threadgroups of `threads` threads hold whole rows.
 inline RowThread row_thread(ulong n, uint group, uint threads, uint simdgroup, uint lane) {
     const uint count = min(next_power_of_two(uint(min((n + SLOTS - 1) / SLOTS, 1024ul))), row_threads(n));
@@ -165,6 +175,8 @@ inline uint slots_left(ulong k, ulong n) {
 // Elements of a row, `stride` apart, eight at a time.
 template <typename T>
 struct RowReader {
+    typedef T Element;
+
     device const T* row;
     ulong stride;
     ulong n;

@@ -15,7 +15,7 @@ pub(crate) mod oracle;
 
 use std::sync::Arc;
 
-use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalForm, Parameter, Result};
+use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
 use crate::{
     Argument, Definition, Description, Launch, Operator, Plan, Precision, Rounding, TensorInfo,
@@ -23,6 +23,7 @@ use crate::{
     binary::{Binary, BinaryOp},
     cast::Cast,
     chain,
+    collective::DeliveryFiles,
     cuda::CudaFeatures,
     description::describe,
     dot,
@@ -37,26 +38,12 @@ use crate::{
     swiglu::SwiGlu,
 };
 
-const METAL: MetalForm = MetalForm::new(
-    &[
-        metal::TYPES,
-        metal::LAUNCHES,
-        math::METAL,
-        order::METAL,
-        order::LANES,
-        LINES,
-        DOT,
-        SHARED_ROW,
-        dot::PAIRS,
-        dot::INTEGERS,
-        dot::TILE,
-        dot::ROW,
-        NORMALISED,
-        Params::METAL,
-        metal_file!("projection/projection.metal"),
-    ],
-    "projection",
-);
+const fn files<const N: usize>(delivery: DeliveryFiles) -> [MetalFile; N] {
+    let own = [dot::PAIRS, dot::INTEGERS, dot::TILE, dot::ROW, NORMALISED, Params::METAL, metal_file!("projection/projection.metal")];
+    let (first, last) = ([metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL], [order::LANES, LINES, DOT, SHARED_ROW]);
+    metal::joined(&[&first, delivery.outbox, delivery.row, &last, &own])
+}
+const METAL: MetalForm = MetalForm::new(&files::<17>(DeliveryFiles::ALONE), "projection").with_delivering(&files::<19>(DeliveryFiles::DELIVERING));
 
 attributes! {
     /// Linear layers of one input.
@@ -449,7 +436,9 @@ impl Projection {
             key.with("source", source).with("gated", gated).with("rows", rows).with("columns", columns).with("fixed", fixed).with("sharing", sharing);
         let mut buffers = layers.parameters(outputs)?;
         buffers[AT.x].1 = x;
-        Ok(Launch::on_gpu(key, METAL, params, buffers))
+        // Of fixed sums a launch that gathers costs less: 343 tokens/s of an 8b model on two H200s, 337 where rows are delivered.
+        let form = if fixed == 1 { MetalForm { delivering: None, ..METAL } } else { METAL };
+        Ok(Launch::on_gpu(key, form, params, buffers))
     }
 }
 

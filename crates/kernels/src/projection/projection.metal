@@ -4,6 +4,8 @@
 // factor of one element. Memory: the weights are read once, and from the caches for every ROWS rows after the first. A single row is read by every
 // threadgroup, through the caches, and stays in its memory, normalised or as it is. Order: rms_norm.metal for the norm, dot.metal or, fixed, dot/tile.metal for the products.
 
+typedef DELIVERING(Params) LaunchParams;
+
 constant constexpr uint PROJECTION_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
 constant constexpr uint WEIGHTED = 8;
@@ -53,7 +55,7 @@ template <uint SOURCE, typename N, bool FIXED, uint COUNT>
 struct Rows {
     typedef Lines<float> Type;
 
-    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint, uint, threadgroup float*) {
+    static Type of(device const float* x, device const N*, constant LaunchParams& p, uint row, Here, threadgroup float*) {
         await_launches();
         return Lines<float>(x + ulong(row) * p.k, long(p.k), 1, uint(p.m) - row);
     }
@@ -64,11 +66,11 @@ struct Rows<1, N, FIXED, COUNT> {
     typedef KeptRow<FIXED> Kept;
     typedef typename Kept::Type Type;
 
-    static Type of(device const float* x, device const N*, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
-        await_launches();
-        const uint k = uint(p.k);
-        const RowReader<float> from(x + ulong(row) * k, 1, k);
-        return Kept::share(from, k, 32 * simdgroup + lane, 32 * PROJECTION_SIMDGROUPS, reinterpret_cast<threadgroup float4*>(memory + 32));
+    static Type of(device const float* x, device const N*, constant LaunchParams& p, uint, Here here, threadgroup float* memory) {
+        constexpr uint THREADS = 32 * PROJECTION_SIMDGROUPS;
+        const auto row = incoming(x, uint(p.k), p, here, THREADS);
+        await_row(row);
+        return Kept::share(row, uint(p.k), here.thread_index(), THREADS, reinterpret_cast<threadgroup float4*>(memory + 32));
     }
 };
 
@@ -79,14 +81,14 @@ struct Rows<2, N, FIXED, COUNT> {
     // The pieces of a thread, but two at most.
     static constexpr constant uint AHEAD = COUNT * KEPT > 32 * PROJECTION_SIMDGROUPS ? 2 : 1;
 
-    static Type of(device const float* x, device const N* weight, constant Params& p, uint row, uint simdgroup, uint lane, threadgroup float* memory) {
+    static Type of(device const float* x, device const N* weight, constant LaunchParams& p, uint, Here here, threadgroup float* memory) {
+        constexpr uint THREADS = 32 * PROJECTION_SIMDGROUPS;
         const NormalisedTo<FIXED> to(reinterpret_cast<threadgroup float4*>(memory + 32), uint(p.k));
-        RowReader<float> from(x + ulong(row) * p.k, 1, p.k);
-        from.wide = from.wide && p.k % SLOTS == 0;
         RowReader<N> factors(weight, 1, p.present & WEIGHTED ? p.k : 0);
         factors.wide = factors.wide && p.k % SLOTS == 0;
-        store_normalised<COUNT, AHEAD>(from, factors, p.epsilon, 32 * PROJECTION_SIMDGROUPS, simdgroup, lane, memory, to);
-        to.fill(32 * simdgroup + lane);
+        const auto row = incoming(x, uint(p.k), p, here, THREADS);
+        store_normalised<COUNT, AHEAD>(row, factors, p.epsilon, THREADS, here.simdgroup, here.lane, memory, to);
+        to.fill(here.thread_index());
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return to.row;
     }
@@ -138,12 +140,14 @@ struct Tile {
 
     Right lines(uint k) const { return Right(layer.weight + ulong(column) * k, k, 1, layer.n - column); }
 
-    void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
+    void store(float sum, device const float* residual, constant LaunchParams& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
         if (Tree::leads(lane) && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
             const ulong to = ulong(r) * layer.n + c;
-            layer.y[to] = p.present & RESIDUAL ? residual[to] + value : value;
+            const float result = p.present & RESIDUAL ? residual[to] + value : value;
+            layer.y[to] = result;
+            outbox(p).send(c, result);
         }
     }
 };
@@ -171,12 +175,14 @@ struct Tile<1, W, C, ROWS, COLUMNS> {
         return lines;
     }
 
-    void store(float sum, device const float*, constant Params& p, uint row, uint lane) const {
+    void store(float sum, device const float*, constant LaunchParams& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS / 2, biased = min(c, gate.n - 1);
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, biased, sum) : factor.biased(p.present & 2, biased, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && at % 2 == 0 && r < p.m && c < gate.n) {
-            gate.y[ulong(r) * gate.n + c] = strict::gate(value, 1.0f) * other;
+            const float result = strict::gate(value, 1.0f) * other;
+            gate.y[ulong(r) * gate.n + c] = result;
+            outbox(p).send(c, result);
         }
     }
 };
@@ -195,9 +201,10 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     device float* y0 [[buffer(9)]],
     device float* y1 [[buffer(10)]],
     device float* y2 [[buffer(11)]],
-    constant Params& p [[buffer(12)]],
+    constant LaunchParams& p [[buffer(12)]],
     threadgroup float* memory [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
+    uint count [[threadgroups_per_grid]],
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
@@ -215,7 +222,7 @@ template <typename N, typename W, typename C, uint SOURCE, uint GATED, uint ROWS
     if (number < p.tiles) {
         dots.start(Part(layers, number).lines(k), k, lane);
     }
-    const X rows = Source::of(x, norm, p, row, simdgroup, lane, memory);
+    const X rows = Source::of(x, norm, p, row, {index, count, simdgroup, lane}, memory);
     while (number < p.tiles) {
         const Part tile(layers, number);
         const uint next = number + step;

@@ -5,6 +5,7 @@ use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile,
 use super::{AT, Layers, Params, QuantizedLinear, SUMS};
 use crate::{
     Argument, Launch, Plan, TensorInfo,
+    collective::DeliveryFiles,
     cuda::CudaFeatures,
     dot,
     launch::product_operations,
@@ -16,23 +17,20 @@ use crate::{
     rms_norm::{NORMALISED, RmsNorm},
 };
 
-const FILES: &[MetalFile] = &[
-    metal::TYPES,
-    metal::LAUNCHES,
-    math::METAL,
-    order::METAL,
-    order::LANES,
-    SHARED_ROW,
-    NORMALISED,
-    Params::METAL,
-    dot::PAIRS,
-    quantized::METAL,
-    metal_file!("quantized_linear/integers.metal"),
-    metal_file!("quantized_linear/tile.metal"),
-    metal_file!("quantized_linear/layers.metal"),
-    metal_file!("quantized_linear/quantized_linear.metal"),
-    metal_file!("quantized_linear/blocks.metal"),
-];
+const fn files<const N: usize>(delivery: DeliveryFiles) -> [MetalFile; N] {
+    let first = [metal::TYPES, metal::LAUNCHES, math::METAL, order::METAL];
+    let last = [order::LANES, SHARED_ROW, NORMALISED, Params::METAL, dot::PAIRS, quantized::METAL];
+    let own = [
+        metal_file!("quantized_linear/integers.metal"),
+        metal_file!("quantized_linear/tile.metal"),
+        metal_file!("quantized_linear/layers.metal"),
+        metal_file!("quantized_linear/quantized_linear.metal"),
+        metal_file!("quantized_linear/blocks.metal"),
+    ];
+    metal::joined(&[&first, delivery.outbox, delivery.row, &last, &own])
+}
+const FILES: &[MetalFile] = &files::<17>(DeliveryFiles::ALONE);
+const DELIVERING: &[MetalFile] = &files::<19>(DeliveryFiles::DELIVERING);
 
 /// Simdgroups of a threadgroup.
 const SIMDGROUPS: usize = 8;
@@ -150,7 +148,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         (false, false) => (SIMDGROUPS, tiles.div_ceil(SIMDGROUPS)),
     };
     params.tiles = groups(tiles)?.into();
-    let form = MetalForm::new(FILES, "quantized_linear").with_arguments(arguments);
+    let form = MetalForm::new(FILES, "quantized_linear").with_arguments(arguments).with_delivering(DELIVERING);
     let key = KernelKey::new(format!("quantized_linear_{}", operator.format), &types);
     let key = key.with("source", source).with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
     let key = key.with("lanes", lanes as u32).with("simdgroups", simdgroups as u32);

@@ -1,5 +1,7 @@
 // The layers of a launch.
 
+typedef DELIVERING(Params) LaunchParams;
+
 constant constexpr uint LINEAR_SIMDGROUPS = 8;
 // Bits of Params::present, after those of the biases.
 constant constexpr uint WEIGHTED = 8;

@@ -5,7 +5,7 @@ template <uint SOURCE, typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source {
     typedef StoredIntegers Type;
 
-    static Type of(device const T* x, device const N*, constant Params& p, uint, uint, threadgroup float*) {
+    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here, threadgroup float*) {
         await_launches();
         return StoredIntegers(x, p);
     }
@@ -15,22 +15,25 @@ template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source<1, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
-    static Type of(device const T* x, device const N*, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
+    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here here, threadgroup float* memory) {
+        const SharedIntegers shared(memory + 32, uint(p.chunks));
         constexpr uint STRIDE = SLOTS * 32 * SIMDGROUPS;
-        const uint chunks = uint(p.chunks), n = 32 * chunks;
-        const SharedIntegers shared(memory + 32, chunks);
-        const RowReader<T> row(x, 1, n);
-        await_launches();
+        const uint n = 32 * uint(p.chunks);
+        auto row = incoming(x, n, p, here, 32 * SIMDGROUPS);
+        await_row(row);
         for (uint first = 0; first < n; first += KEPT * STRIDE) {
-            const uint k = first + SLOTS * (32 * simdgroup + lane);
+            const uint k = first + SLOTS * here.thread_index();
             float kept[KEPT][SLOTS];
+            do {
 #pragma unroll
-            for (uint v = 0; v < KEPT; ++v) {
-                row.load_whole(k + v * STRIDE, 0.0f, kept[v]);
-            }
+                for (uint v = 0; v < KEPT; ++v) {
+                    row.load_whole(k + v * STRIDE, 0.0f, kept[v]);
+                }
+            } while (lacks(row, kept));
 #pragma unroll
             for (uint v = 0; v < KEPT; ++v) {
                 if (first + v * STRIDE < n) {
+                    keep(row, k + v * STRIDE, kept[v]);
                     shared.store(k + v * STRIDE, k + v * STRIDE < n, kept[v]);
                 }
             }
@@ -44,11 +47,12 @@ template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source<2, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
-    static Type of(device const T* x, device const N* weight, constant Params& p, uint simdgroup, uint lane, threadgroup float* memory) {
+    static Type of(device const T* x, device const N* weight, constant LaunchParams& p, Here here, threadgroup float* memory) {
         const SharedIntegers shared(memory + 32, uint(p.chunks));
         const uint n = 32 * uint(p.chunks);
         const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
-        store_normalised<COUNT, 1>(RowReader<T>(x, 1, n), factors, p.epsilon, 32 * SIMDGROUPS, simdgroup, lane, memory, shared);
+        const auto row = incoming(x, n, p, here, 32 * SIMDGROUPS);
+        store_normalised<COUNT, 1>(row, factors, p.epsilon, 32 * SIMDGROUPS, here.simdgroup, here.lane, memory, shared);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         return shared;
     }
@@ -79,7 +83,7 @@ struct Tile {
         column = TOGETHER * column + lane / LANES * COLUMNS;
     }
 
-    PackedRows<COLUMNS> rows(constant Params& p) const {
+    PackedRows<COLUMNS> rows(constant LaunchParams& p) const {
         PackedRows<COLUMNS> rows;
         for (uint c = 0; c < COLUMNS; ++c) {
             rows.at[c] = layer.row(column + c, p);
@@ -87,12 +91,14 @@ struct Tile {
         return rows;
     }
 
-    void store(float sum, device const float* residual, constant Params& p, uint row, uint lane) const {
+    void store(float sum, device const float* residual, constant LaunchParams& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / COLUMNS, c = column + at % COLUMNS;
         if (Tree::leads(lane) && lane % LANES < 8 && r < p.m && c < layer.n) {
             const float value = layer.biased(p.present >> number & 1, c, sum);
             const ulong to = ulong(r) * layer.n + c;
-            layer.y[to] = narrow<T>(p.present & RESIDUAL ? residual[to] + value : value);
+            const float result = p.present & RESIDUAL ? residual[to] + value : value;
+            layer.y[to] = narrow<T>(result);
+            outbox(p).send(c, result);
         }
     }
 };
@@ -108,17 +114,19 @@ struct Tile<1, T, C, ROWS, 2, LANES> {
 
     Tile(Layers<T, C> of, uint tile, uint lane) : gate(of.first), factor(of.second), column(32 / LANES * tile + lane / LANES) {}
 
-    PackedRows<2> rows(constant Params& p) const {
+    PackedRows<2> rows(constant LaunchParams& p) const {
         PackedRows<2> rows = {{gate.row(column, p), factor.row(column, p)}};
         return rows;
     }
 
-    void store(float sum, device const float*, constant Params& p, uint row, uint lane) const {
+    void store(float sum, device const float*, constant LaunchParams& p, uint row, uint lane) const {
         const uint at = Tree::first(lane), r = row + at / 2, c = min(column, gate.n - 1);
         const float value = at % 2 == 0 ? gate.biased(p.present & 1, c, sum) : factor.biased(p.present & 2, c, sum);
         const float other = simd_shuffle_xor(value, ushort(Tree::SHARING));
         if (Tree::leads(lane) && lane % LANES < 8 && at % 2 == 0 && r < p.m && column < gate.n) {
-            gate.y[ulong(r) * gate.n + column] = narrow<T>(strict::gate(value, 1.0f) * other);
+            const float result = strict::gate(value, 1.0f) * other;
+            gate.y[ulong(r) * gate.n + column] = narrow<T>(result);
+            outbox(p).send(column, result);
         }
     }
 };
@@ -138,7 +146,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     device T* y0 [[buffer(9)]],
     device T* y1 [[buffer(10)]],
     device T* y2 [[buffer(11)]],
-    constant Params& p [[buffer(12)]],
+    constant LaunchParams& p [[buffer(12)]],
     threadgroup float* memory [[threadgroup(0)]],
     uint index [[threadgroup_position_in_grid]],
     uint count [[threadgroups_per_grid]],
@@ -161,7 +169,7 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
         rows = Part(layers, number, lane).rows(p);
         tile.start(rows, chunks, lane);
     }
-    const X integers = Source<SOURCE, T, N, SIMDGROUPS, COUNT>::of(x, norm, p, simdgroup, lane, memory);
+    const X integers = Source<SOURCE, T, N, SIMDGROUPS, COUNT>::of(x, norm, p, {index, count, simdgroup, lane}, memory);
     while (number < tiles) {
         const Part part(layers, number, lane);
         number += step;

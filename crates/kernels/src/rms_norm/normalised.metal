@@ -25,8 +25,8 @@ inline void give_normalised(To to, uint k, uint n, float scale, thread float (&v
 // Stores a row that a threadgroup normalises, once the launches ahead have ended: eight elements of each thread at a time. The row is read twice, so that it takes
 // few registers: for its sum, by the COUNT threads that share it (zero: as many as the order says), and a piece by each; the first AHEAD pieces are sent for with the
 // elements of the sum, their weights before. `memory` holds a float for each simdgroup.
-template <uint COUNT, uint AHEAD, typename T, typename N, typename To>
-inline void store_normalised(RowReader<T> row, RowReader<N> factors, float epsilon, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
+template <uint COUNT, uint AHEAD, typename Row, typename N, typename To>
+inline void store_normalised(Row row, RowReader<N> factors, float epsilon, uint threads, uint simdgroup, uint lane, threadgroup float* memory, To to) {
     const uint n = uint(row.n), stride = SLOTS * threads;
     RowThread t = row_thread(n, 0, threads, simdgroup, lane);
     // Of more threads than share the row: row_thread of a COUNT knows none.
@@ -34,35 +34,46 @@ inline void store_normalised(RowReader<T> row, RowReader<N> factors, float epsil
         t = {(32 * simdgroup + lane) / COUNT, (32 * simdgroup + lane) % COUNT, COUNT, lane, simdgroup};
     }
     const uint k = SLOTS * (32 * simdgroup + lane);
-    float values[AHEAD][SLOTS], weights[AHEAD][SLOTS];
+    float values[AHEAD][SLOTS], weights[AHEAD][SLOTS], accumulators[SLOTS];
 #pragma unroll
     for (uint v = 0; v < AHEAD; ++v) {
         factors.load_whole(k + v * stride, 1.0f, weights[v]);
     }
-    await_launches();
+    await_row(row);
+    bool is_missing;
+    do {
 #pragma unroll
-    for (uint v = 0; v < AHEAD; ++v) {
-        row.load_whole(k + v * stride, 0.0f, values[v]);
-    }
-    float accumulators[SLOTS] = {};
-    // A simdgroup that shares the row with none sums it for itself.
-    if (t.count <= 32 || t.row == 0) {
-        float kept[KEPT][SLOTS];
-#pragma unroll
-        for (uint v = 0; v < KEPT; ++v) {
-            row.load_whole(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+        for (uint v = 0; v < AHEAD; ++v) {
+            row.load_whole(k + v * stride, 0.0f, values[v]);
         }
-        add_squares(kept, accumulators);
-    }
+        is_missing = lacks(row, values);
+        for (uint i = 0; i < SLOTS; ++i) {
+            accumulators[i] = 0.0f;
+        }
+        // A simdgroup that shares the row with none sums it for itself.
+        if (t.count <= 32 || t.row == 0) {
+            float kept[KEPT][SLOTS];
+#pragma unroll
+            for (uint v = 0; v < KEPT; ++v) {
+                row.load_whole(SLOTS * (t.index + v * t.count), 0.0f, kept[v]);
+            }
+            is_missing = lacks(row, kept) || is_missing;
+            add_squares(kept, accumulators);
+        }
+    } while (is_missing);
     const float scale = norm_scale(accumulators, n, epsilon, t, memory);
 #pragma unroll
     for (uint v = 0; v < AHEAD; ++v) {
         if (v * stride < n) {
+            keep(row, k + v * stride, values[v]);
             give_normalised(to, k + v * stride, n, scale, values[v], weights[v]);
         }
     }
     for (uint first = AHEAD * stride; first < n; first += stride) {
-        row.load_whole(k + first, 0.0f, values[0]);
+        do {
+            row.load_whole(k + first, 0.0f, values[0]);
+        } while (lacks(row, values));
+        keep(row, k + first, values[0]);
         factors.load_whole(k + first, 1.0f, weights[0]);
         give_normalised(to, k + first, n, scale, values[0], weights[0]);
     }

@@ -38,7 +38,7 @@ DEVICE void score_newest(Memory& memory, const Shared& own, int rows, float scal
 
 extern "C" __global__ void CLUSTERED RESIDENT
     attention_decode_fast(KV* key_cache, KV* value_cache, const Q* queries, const Q* new_key, const Q* new_value, const int* positions,
-                          const float* frequencies, Result* result, const __grid_constant__ DecodeSplitParams p, u32* error_flag) {
+                          const float* frequencies, Result* result, const __grid_constant__ DELIVERING(DecodeSplitParams) p, u32* error_flag) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
     Received& received = *reinterpret_cast<Received*>(shared + sizeof(Memory));
@@ -94,7 +94,7 @@ extern "C" __global__ void CLUSTERED RESIDENT
         score_newest(memory, own, tile.count(), score.scale * LOG2_E, fits);
     }
     __syncthreads();
-    finish(memory, received, tile, is_last, result);
+    finish(memory, received, tile, is_last, result, outbox(p));
     if (!fits && blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) {
         atomicMax(error_flag, ~0u);
     }

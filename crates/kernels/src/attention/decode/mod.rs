@@ -24,6 +24,7 @@ use super::{
 use crate::{
     Argument, Definition, Description, Launch, Operand, Operator, Plan, Precision, TensorInfo,
     attributes::attributes,
+    collective::DeliveryFiles,
     cuda::{CudaSource, MATH},
     description::describe,
     kv_append::{self, KvAppend},
@@ -66,13 +67,25 @@ const METAL: MetalForm = MetalForm::new(FILES, "attention_decode").with_error_fl
 /// How tokens' rows are rotated, in CUDA C++.
 pub(super) const ROTATED: [MetalFile; 4] = [MATH, math::METAL, TokenParams::METAL, metal_file!("attention/decode/rotation.cu")];
 
-const fn fast(together: Together) -> [MetalFile; 22] {
-    let ([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o], [q, r, s, t]) = (together.files(), ROTATED);
-    let (params, of_parts) = (DecodeParams::METAL, DecodeSplitParams::METAL);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, params, of_parts, metal_file!("attention/decode/decode.cu")]
+const fn fast<const FILES: usize, const N: usize>(together: Together, delivery: DeliveryFiles) -> [MetalFile; N] {
+    let own = [DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")];
+    metal::joined(&[&together.files::<FILES>(delivery), &ROTATED, &own])
 }
-/// Of each [`Together`], in order.
-const FAST: [&[MetalFile]; 3] = [&fast(Together::ByLaunch), &fast(Together::InFour), &fast(Together::InEight)];
+/// Of each [`Together`], in order: and those that deliver.
+const FAST: [[&[MetalFile]; 3]; 2] = [
+    {
+        const fn files(together: Together) -> [MetalFile; 23] {
+            fast::<16, 23>(together, DeliveryFiles::ALONE)
+        }
+        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
+    },
+    {
+        const fn files(together: Together) -> [MetalFile; 25] {
+            fast::<18, 25>(together, DeliveryFiles::DELIVERING)
+        }
+        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
+    },
+];
 
 /// Elements of the longest key that the kernel takes.
 pub(super) const LONGEST: u64 = 256;

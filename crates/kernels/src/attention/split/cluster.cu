@@ -29,7 +29,7 @@ DEVICE void expect_parts(Received& received, const Tile& tile) {
 }
 
 template <typename Tile>
-DEVICE void finish(Memory& memory, Received& received, const Tile& tile, bool has_newest, Result* result) {
+DEVICE void finish(Memory& memory, Received& received, const Tile& tile, bool has_newest, Result* result, const Outbox& outbox) {
     await_cluster();
     u32 there[PARTS];
 #pragma unroll
@@ -67,6 +67,9 @@ DEVICE void finish(Memory& memory, Received& received, const Tile& tile, bool ha
             sum = fmaf(received.sums_of_weights[part][r], factor, sum);
             total = fmaf(received.totals[part][r][threadIdx.x % SHARE], factor, total);
         }
-        store(result + row_of(tile.p.y, tile.batch, tile.head(r), tile.query(r)) + e, sum == 0.0f ? 0.0f : __fdividef(total, sum));
+        const u64 at = row_of(tile.p.y, tile.batch, tile.head(r), tile.query(r)) + e;
+        const float y = sum == 0.0f ? 0.0f : __fdividef(total, sum);
+        store(result + at, y);
+        outbox.send(u32(at), y);
     }
 }

@@ -29,7 +29,7 @@ DEVICE State load(const State* from) {
 // Eight thread blocks to a multiprocessor leave registers for all that is on its way at once. Where as many as possible were to fit, the compiler would load
 // one part after another.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) attention_combine_fast(const float* found, Q* y,
-                                                                                 const __grid_constant__ AttentionSplitParams params) {
+                                                                                 const __grid_constant__ DELIVERING(AttentionSplitParams) params) {
     __shared__ float totals[WARPS][32];
     const Params& p = params.attention;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = params.split.parts, column = blockIdx.x * 32 + lane;
@@ -97,6 +97,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) attention_combine_fa
         for (int w = 1; w < WARPS; ++w) {
             total += totals[w][lane];
         }
-        store(to, sum == 0.0f ? 0.0f : total / sum);
+        const float result = sum == 0.0f ? 0.0f : total / sum;
+        store(to, result);
+        outbox(params).send(u32(to - y), result);
     }
 }

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
+    collective::DeliveryFiles,
     cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, INSTRUCTIONS, LAUNCHES, NUMBERS},
-    metal::{metal_file, params},
+    metal::{self, metal_file, params},
 };
 
 /// The files of all of these kernels.
@@ -75,24 +76,36 @@ impl Together {
     }
 
     /// The files of kernels that work on parts of the keys, before those of one.
-    pub(super) const fn files(self) -> [MetalFile; 15] {
-        let ([a, b, c, d, e, f, g, h], form) = (COMMON, self.form());
-        let (step, part) = (metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"));
-        [a, b, c, d, e, f, g, h, INSTRUCTIONS, COPIES, CLUSTERS, form.constants, step, part, form.end]
+    pub(super) const fn files<const N: usize>(self, delivery: DeliveryFiles) -> [MetalFile; N] {
+        let form = self.form();
+        let own = [form.constants, metal_file!("attention/split/step.cu"), metal_file!("attention/split/part.cu"), form.end];
+        metal::joined(&[&COMMON, delivery.outbox, &[INSTRUCTIONS, COPIES, CLUSTERS], &own])
     }
 
-    const fn split(self) -> [MetalFile; 17] {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = self.files();
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]
+    const fn split<const FILES: usize, const N: usize>(self, delivery: DeliveryFiles) -> [MetalFile; N] {
+        metal::joined(&[&self.files::<FILES>(delivery), &[AttentionSplitParams::METAL, metal_file!("attention/split/split.cu")]])
     }
 }
 
-/// Of each [`Together`], in order.
-const SPLIT: [&[MetalFile]; 3] = [&Together::ByLaunch.split(), &Together::InFour.split(), &Together::InEight.split()];
-const COMBINE: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h] = COMMON;
-    [a, b, c, d, e, f, g, h, AttentionSplitParams::METAL, metal_file!("attention/split/combine.cu")]
-};
+/// Of each [`Together`], in order: and those that deliver.
+const SPLIT: [[&[MetalFile]; 3]; 2] = [
+    {
+        const fn files(together: Together) -> [MetalFile; 18] {
+            together.split::<16, 18>(DeliveryFiles::ALONE)
+        }
+        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
+    },
+    {
+        const fn files(together: Together) -> [MetalFile; 20] {
+            together.split::<18, 20>(DeliveryFiles::DELIVERING)
+        }
+        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
+    },
+];
+const fn combine<const N: usize>(delivery: DeliveryFiles) -> [MetalFile; N] {
+    metal::joined(&[&COMMON, delivery.outbox, &[AttentionSplitParams::METAL, metal_file!("attention/split/combine.cu")]])
+}
+const COMBINE: [&[MetalFile]; 2] = [&combine::<11>(DeliveryFiles::ALONE), &combine::<13>(DeliveryFiles::DELIVERING)];
 
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture::From(80);
 
@@ -165,11 +178,11 @@ impl<'a> Split<'a> {
         Ok(Some(Self { params, inputs, defines, tiles, together, block: SplitParams { group: s.group() as u32, parts: parts as u32 } }))
     }
 
-    /// The launch of a kernel, of these files for each [`Together`], for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
+    /// The launch of a kernel, of these files for each [`Together`], and of those that deliver, for each part, with `memory` bytes beside those of part.cu; and, where the parts are no
     /// cluster, the one that combines what it leaves in its last buffer.
     pub(super) fn plan<P: bytemuck::NoUninit>(
         &self,
-        files: [&'static [MetalFile]; 3],
+        [files, delivering]: [[&'static [MetalFile]; 3]; 2],
         source: CudaSource,
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
@@ -184,7 +197,8 @@ impl<'a> Split<'a> {
             None => (Parameter::write("found", DType::F32), Argument::Scratch(0)),
         };
         let own = 16 * 32 * (width / 32) + 4 * (warps * ROWS * (2 + width + 4) + ROWS + width);
-        let source = CudaSource { files: files[self.together as usize], ..source };
+        let delivering = cluster.map(|_| delivering[self.together as usize]);
+        let source = CudaSource { files: files[self.together as usize], delivering, ..source };
         // And what the blocks of a cluster send to each other: of each part bases, sums and its share of the elements; a barrier.
         let received = cluster.map_or(0, |parts| 4 * parts * ROWS * (2 + width / parts) + 16);
         let memory = (own + received) as usize + memory;
@@ -195,7 +209,9 @@ impl<'a> Split<'a> {
         }
         let found = (Parameter::read("found", DType::F32), Argument::Scratch(0));
         let block = AttentionSplitParams { attention: *self.params, split: self.block };
-        let combine = self.launch(CudaSource { files: COMBINE, ..self.source("attention_combine_fast") }, &block, [found, y]);
+        let [files, delivering] = COMBINE;
+        let source = CudaSource { files, delivering: Some(delivering), ..self.source("attention_combine_fast") };
+        let combine = self.launch(source, &block, [found, y]);
         let combine = combine.over(Extent([(width / 32) as u32, rows as u32, 1]), Extent::linear(COMBINING));
         // Sums, and states of two numbers.
         Plan { launches: vec![split, combine], scratch: vec![(4 * rows * parts * (width + 2)) as usize] }
@@ -204,7 +220,7 @@ impl<'a> Split<'a> {
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
         let architecture = if self.together.form().cluster.is_some() { CLUSTERED } else { ARCHITECTURE };
-        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None, pushing: None }
+        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None, pushing: None, delivering: None }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {

@@ -18,7 +18,7 @@ DEVICE void share_queries(Memory& memory, const Tile<false>& tile, const Q* q) {
 
 extern "C" __global__ void CLUSTERED RESIDENT
     attention_split_fast(const Q* q, const KV* k, const KV* v, const void*, const int* positions, const int* lengths, Result* result,
-                    const __grid_constant__ AttentionSplitParams params) {
+                    const __grid_constant__ DELIVERING(AttentionSplitParams) params) {
     extern __shared__ __align__(16) unsigned char shared[];
     Memory& memory = *reinterpret_cast<Memory*>(shared);
     Received& received = *reinterpret_cast<Received*>(shared + sizeof(Memory));
@@ -49,5 +49,5 @@ extern "C" __global__ void CLUSTERED RESIDENT
     });
     share(memory, softmax);
     __syncthreads();
-    finish(memory, received, tile, false, result);
+    finish(memory, received, tile, false, result, outbox(params));
 }

@@ -12,7 +12,7 @@ template <typename Tile>
 DEVICE void expect_parts(Received&, const Tile&) {}
 
 template <typename Tile>
-DEVICE void finish(Memory& memory, Received&, const Tile& tile, bool has_newest, Result* result) {
+DEVICE void finish(Memory& memory, Received&, const Tile& tile, bool has_newest, Result* result, const Outbox&) {
     const ScoreParams& p = tile.p.score;
     const int part = blockIdx.x, parts = gridDim.x, lane = threadIdx.x % 32;
     float* const states = result + i64(p.batch * p.heads * p.queries) * parts * WIDTH;
