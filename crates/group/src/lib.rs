@@ -17,11 +17,7 @@ mod world;
 use std::sync::Arc;
 
 use elinvar_core::{Binding, Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, ListBuilder, Pipeline, RawBuffer, Result};
-use elinvar_kernels::{
-    Plan,
-    collective::{Collective, Delivery, INBOX_BYTES, MOST_RANKS},
-    encode,
-};
+use elinvar_kernels::collective::{Collective, Delivery, INBOX_BYTES, MOST_RANKS};
 
 pub use backend::GroupBackend;
 use memory::Parts;
@@ -136,7 +132,7 @@ impl Group {
 
     /// The inboxes of all ranks, as one of them reaches them.
     fn inboxes(&self, rank: usize) -> Result<Vec<Binding>> {
-        self.0.inboxes[rank].iter().map(|inbox| inbox.bind(0, inbox.bytes())).collect()
+        bound(&self.0.inboxes[rank])
     }
 
     /// The devices of this process, each once, and its ranks on it.
@@ -206,15 +202,18 @@ fn inboxes(devices: &[Device]) -> Result<Vec<Vec<Buffer>>> {
     devices.iter().enumerate().map(reached).collect()
 }
 
+fn bound(inboxes: &[Buffer]) -> Result<Vec<Binding>> {
+    inboxes.iter().map(|inbox| inbox.bind(0, inbox.bytes())).collect()
+}
+
 /// Opens the inbox of each rank: what its launches need that deliver.
 fn opened(devices: &[Device], inboxes: &[Vec<Buffer>]) -> Result<Vec<Delivery>> {
     let ranks = devices.len();
     let open = |rank: usize| -> Result<Delivery> {
         let (device, reached) = (&devices[rank], &inboxes[rank]);
-        let bound = reached.iter().map(|inbox| inbox.bind(0, inbox.bytes())).collect::<Result<Vec<_>>>()?;
-        let (mut list, inputs) = (ListBuilder::new(), bound.iter().cloned().map(Some).collect::<Vec<_>>());
-        let opening = Plan::from(Delivery::opening(ranks, rank));
-        encode(&opening, &inputs, &[bound[rank].clone()], device, &mut list, |_| Err(Error::internal("an inbox has temporaries")))?;
+        let mut list = ListBuilder::new();
+        let inputs = bound(reached)?.into_iter().map(Some).collect();
+        lists::launched(Delivery::opening(ranks, rank), inputs, reached[rank].bind(0, INBOX_BYTES)?, device, &mut list)?;
         device.submit(&list.finish())?.wait()?;
         let mut addresses = [0u64; MOST_RANKS + 1];
         device.read(&reached[rank], 0, bytemuck::cast_slice_mut(&mut addresses))?;

@@ -372,6 +372,7 @@ impl<'a> Operands<'a> {
     }
 }
 
-fn launched(launch: Launch, from: Vec<Option<Binding>>, to: Binding, device: &Device, list: &mut ListBuilder) -> Result<()> {
+/// Adds a launch of a collective.
+pub(crate) fn launched(launch: Launch, from: Vec<Option<Binding>>, to: Binding, device: &Device, list: &mut ListBuilder) -> Result<()> {
     encode(&Plan::from(launch), &from, &[to], device, list, |_| Err(Error::internal("a collective has temporaries")))
 }

@@ -106,6 +106,18 @@ pub struct CudaSource {
     pub delivering: Option<&'static [MetalFile]>,
 }
 
+impl CudaSource {
+    /// One that waits for the launches ahead to end, rejects nothing, and gives its results to nobody else.
+    pub(crate) const fn new(
+        files: &'static [MetalFile],
+        entry: &'static str,
+        defines: &'static [(&'static str, &'static str)],
+        architecture: CudaArchitecture,
+    ) -> Self {
+        Self { files, entry, defines, architecture, overlaps: false, rejection: None, pushing: None, delivering: None }
+    }
+}
+
 /// The devices a CUDA kernel runs on, by compute capability: 90 is 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CudaArchitecture {

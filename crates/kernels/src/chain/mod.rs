@@ -296,7 +296,7 @@ impl Layers {
         };
         let (entry, has_one_result) = (if many { "chain_many_rows" } else { "chain_few_rows" }, self.gated || self.n[1..] == [0; 2]);
         let pushing = pushing.filter(|_| has_one_result);
-        let source = CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps: true, rejection: None, pushing, delivering: None };
+        let source = CudaSource { overlaps: true, pushing, ..CudaSource::new(files, entry, defines, ARCHITECTURE) };
         let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
         let key = KernelKey::new(name, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)

@@ -31,7 +31,7 @@ struct ArrivingRow {
         }
     }
 
-    // The slot before has been read everywhere: it is missing again. Only threads that have elements of the row ask for them.
+    // All launches that read the slot before have ended: its elements are missing again. Threads without elements of the row do not come here.
     void clear() const {
         const u64 slot = slot_of(delivery, (delivery.from + ROW_SLOTS - 1) % ROW_SLOTS);
         const uint sharing = min(threads, n / SLOTS), thread_index = here.thread_index();
@@ -41,7 +41,7 @@ struct ArrivingRow {
         }
     }
 
-    // What is missing may be long in coming: the rank is then lost of which it should.
+    // Once in many turns: gives up if a rank is lost, and reports one that has sent nothing for long.
     void wait() {
         u32 lost;
         u64 now;
@@ -103,7 +103,7 @@ inline bool lacks(ArrivingRow& row, const float (&loaded)[N][SLOTS]) {
     return lacks;
 }
 
-// Puts elements where the host has the row.
+// One threadgroup puts elements where the host has the row: others may read it there.
 inline void keep(const ArrivingRow& row, uint k, const float (&loaded)[SLOTS]) {
     if (row.arrives && row.here.group == 0 && k < row.n) {
         store_wide(const_cast<float*>(row.given) + k, loaded);

@@ -145,3 +145,15 @@ params! {
         pub ranks: u32,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_have_the_same_extents() {
+        for (name, value) in [("MOST_RANKS", MOST_RANKS), ("ROW_SLOTS", ROW_SLOTS), ("SLOT_ELEMENTS", SLOT_ELEMENTS)] {
+            assert!(SLOTS.text.contains(&format!("{name} = {value};")), "{name}");
+        }
+    }
+}

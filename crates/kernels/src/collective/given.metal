@@ -18,6 +18,6 @@ inline bool lacks(thread const RowReader<T>&, thread const float (&)[N][SLOTS]) 
     return false;
 }
 
-// Puts elements where the host has the row: they are there.
+// Puts elements where the host has the row, where they are already.
 template <typename T>
 inline void keep(thread const RowReader<T>&, uint, thread const float (&)[SLOTS]) {}

@@ -41,14 +41,13 @@ const MARKED: usize = 8 * THREADS;
 
 pub(super) const INBOX: MetalFile = metal_file!("collective/inbox.cu");
 const SOURCE: CudaSource = CudaSource {
-    files: &[NUMBERS, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
-    entry: "all_gather",
-    defines: &[],
-    architecture: CudaArchitecture::From(70),
-    overlaps: false,
     rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
-    pushing: None,
-    delivering: None,
+    ..CudaSource::new(
+        &[NUMBERS, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
+        "all_gather",
+        &[],
+        CudaArchitecture::From(70),
+    )
 };
 const WORDS: CudaSource = CudaSource {
     files: &[NUMBERS, LAUNCHES, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather_words.cu")],
@@ -62,12 +61,12 @@ pub(super) const AWAIT: CudaSource =
     CudaSource { files: &[NUMBERS, LAUNCHES, SLOTS, INBOX, AWAITS[0], AWAITS[1]], entry: "await_pushes", overlaps: true, ..SOURCE };
 
 /// What makes an inbox ready: see [`Delivery`](super::Delivery).
-pub(super) const OPENING: CudaSource = CudaSource {
-    files: &[NUMBERS, SLOTS, INBOX, OpenParams::METAL, metal_file!("collective/open_inbox.cu")],
-    entry: "open_inbox",
-    rejection: None,
-    ..SOURCE
-};
+pub(super) const OPENING: CudaSource = CudaSource::new(
+    &[NUMBERS, SLOTS, INBOX, OpenParams::METAL, metal_file!("collective/open_inbox.cu")],
+    "open_inbox",
+    &[],
+    CudaArchitecture::From(70),
+);
 
 pub(super) const INBOXES: [&str; MOST_RANKS] = ["inbox0", "inbox1", "inbox2", "inbox3", "inbox4", "inbox5", "inbox6", "inbox7"];
 

@@ -181,8 +181,7 @@ impl Instance {
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
-        let source =
-            CudaSource { files, entry, defines, architecture: hopper::ARCHITECTURE, overlaps: true, rejection, pushing: None, delivering: None };
+        let source = CudaSource { overlaps: true, rejection, ..CudaSource::new(files, entry, defines, hopper::ARCHITECTURE) };
         Launch::on_cuda(self.key(entry, rows), CudaForm::Source(source), params, buffers)
     }
 
@@ -278,16 +277,7 @@ impl OfTokens {
         // Beside the others' memory the cosines and sines of each pair, and what is left of each row and block.
         let memory = instance.memory + (4 * (s.width + instance.rows * blocks.div_ceil(cluster) * (s.width + 2))) as usize;
         let (files, defines) = (files[cluster.ilog2() as usize], instance.defines);
-        let source = CudaSource {
-            files,
-            entry,
-            defines,
-            architecture: hopper::ARCHITECTURE,
-            overlaps: true,
-            rejection: Some(rejection),
-            pushing: None,
-            delivering: None,
-        };
+        let source = CudaSource { overlaps: true, rejection: Some(rejection), ..CudaSource::new(files, entry, defines, hopper::ARCHITECTURE) };
         (memory <= device.threadgroup_memory).then_some(Self { instance, source, cluster, memory })
     }
 

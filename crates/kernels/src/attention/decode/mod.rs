@@ -71,20 +71,18 @@ const fn fast<const FILES: usize, const N: usize>(together: Together, delivery: 
     let own = [DecodeParams::METAL, DecodeSplitParams::METAL, metal_file!("attention/decode/decode.cu")];
     metal::joined(&[&together.files::<FILES>(delivery), &ROTATED, &own])
 }
-/// Of each [`Together`], in order: and those that deliver.
+/// Of each [`Together`], in order, and the same that deliver.
 const FAST: [[&[MetalFile]; 3]; 2] = [
-    {
-        const fn files(together: Together) -> [MetalFile; 23] {
-            fast::<16, 23>(together, DeliveryFiles::ALONE)
-        }
-        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
-    },
-    {
-        const fn files(together: Together) -> [MetalFile; 25] {
-            fast::<18, 25>(together, DeliveryFiles::DELIVERING)
-        }
-        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
-    },
+    [
+        &fast::<16, 23>(Together::ByLaunch, DeliveryFiles::ALONE),
+        &fast::<16, 23>(Together::InFour, DeliveryFiles::ALONE),
+        &fast::<16, 23>(Together::InEight, DeliveryFiles::ALONE),
+    ],
+    [
+        &fast::<18, 25>(Together::ByLaunch, DeliveryFiles::DELIVERING),
+        &fast::<18, 25>(Together::InFour, DeliveryFiles::DELIVERING),
+        &fast::<18, 25>(Together::InEight, DeliveryFiles::DELIVERING),
+    ],
 ];
 
 /// Elements of the longest key that the kernel takes.

@@ -51,7 +51,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, buffers: &Buffers, device: &
     let launches = kernels.into_iter().map(|Kernel { entry, files, architecture, groups, threads, memory, buffers }| {
         let fits = memory <= device.threadgroup_memory as u64 && threads as usize <= device.max_threads_per_threadgroup;
         let groups = u32::try_from(groups).ok().filter(|&groups| fits && groups <= i32::MAX as u32)?;
-        let source = CudaSource { files, entry, defines, architecture, overlaps: false, rejection: None, pushing: None, delivering: None };
+        let source = CudaSource::new(files, entry, defines, architecture);
         let key = KernelKey::new(entry, &[inputs.q.dtype]).with("width", s.width as u32);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
         Some(launch.over(Extent::linear(groups), Extent::linear(threads)).with_threadgroup_memory(memory as usize))

@@ -88,16 +88,7 @@ impl Instance {
         params: &P,
         buffers: impl IntoIterator<Item = (Parameter, Argument)>,
     ) -> Launch {
-        let source = CudaSource {
-            files,
-            entry,
-            defines: self.defines,
-            architecture: hopper::ARCHITECTURE,
-            overlaps: false,
-            rejection,
-            pushing: None,
-            delivering: None,
-        };
+        let source = CudaSource { rejection, ..CudaSource::new(files, entry, self.defines, hopper::ARCHITECTURE) };
         let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
         launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(self.memory)

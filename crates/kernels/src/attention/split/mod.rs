@@ -87,20 +87,18 @@ impl Together {
     }
 }
 
-/// Of each [`Together`], in order: and those that deliver.
+/// Of each [`Together`], in order, and the same that deliver.
 const SPLIT: [[&[MetalFile]; 3]; 2] = [
-    {
-        const fn files(together: Together) -> [MetalFile; 18] {
-            together.split::<16, 18>(DeliveryFiles::ALONE)
-        }
-        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
-    },
-    {
-        const fn files(together: Together) -> [MetalFile; 20] {
-            together.split::<18, 20>(DeliveryFiles::DELIVERING)
-        }
-        [&files(Together::ByLaunch), &files(Together::InFour), &files(Together::InEight)]
-    },
+    [
+        &Together::ByLaunch.split::<16, 18>(DeliveryFiles::ALONE),
+        &Together::InFour.split::<16, 18>(DeliveryFiles::ALONE),
+        &Together::InEight.split::<16, 18>(DeliveryFiles::ALONE),
+    ],
+    [
+        &Together::ByLaunch.split::<18, 20>(DeliveryFiles::DELIVERING),
+        &Together::InFour.split::<18, 20>(DeliveryFiles::DELIVERING),
+        &Together::InEight.split::<18, 20>(DeliveryFiles::DELIVERING),
+    ],
 ];
 const fn combine<const N: usize>(delivery: DeliveryFiles) -> [MetalFile; N] {
     metal::joined(&[&COMMON, delivery.outbox, &[AttentionSplitParams::METAL, metal_file!("attention/split/combine.cu")]])
@@ -220,7 +218,7 @@ impl<'a> Split<'a> {
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
         let architecture = if self.together.form().cluster.is_some() { CLUSTERED } else { ARCHITECTURE };
-        CudaSource { files: &[], entry, defines: self.defines, architecture, overlaps: true, rejection: None, pushing: None, delivering: None }
+        CudaSource { overlaps: true, ..CudaSource::new(&[], entry, self.defines, architecture) }
     }
 
     fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {

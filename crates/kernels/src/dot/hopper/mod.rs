@@ -124,7 +124,7 @@ const fn record_bytes(rows: usize) -> usize {
 
 fn source(files: &'static [MetalFile], entry: &'static str, defines: Defines) -> CudaForm {
     let overlaps = files.iter().any(|file| file.name == LAUNCHES.name);
-    CudaForm::Source(CudaSource { files, entry, defines, architecture: ARCHITECTURE, overlaps, rejection: None, pushing: None, delivering: None })
+    CudaForm::Source(CudaSource { overlaps, ..CudaSource::new(files, entry, defines, ARCHITECTURE) })
 }
 
 /// One side of a product.
