@@ -18,6 +18,8 @@ const RAISE: i32 = 96;
 /// What takes it back: `2^-RAISE`.
 pub(super) const LOWERED: f32 = f32::from_bits((127 - RAISE as u32) << 23);
 
+/// [`ROUND`] and what makes the low bits the exponent of a float: 0, a zero, at −127.
+const ROUND_EXPONENT: f32 = ROUND + 127.0;
 /// [`ROUND`] and what makes the low bits the exponent of a float that is [`RAISE`] powers of two greater.
 const ROUND_RAISED: f32 = ROUND + (127 + RAISE) as f32;
 
@@ -123,8 +125,6 @@ pub fn exp<R: Real>(x: R) -> R {
 /// Error: at most 0.9 ulp; 0 below −87.683, where the result would be below 2^-126.
 #[inline(always)]
 pub fn exp_nonpositive(x: f32) -> f32 {
-    // 127 more than the power of two in the low bits, which are then the power's exponent: 0, a zero, at −88.
-    const ROUND_EXPONENT: f32 = ROUND + 127.0;
     let x = if x < -88.0 { -88.0 } else { x };
     let rounded = fma(x, LOG2_E, ROUND_EXPONENT);
     let n = rounded - ROUND_EXPONENT;
@@ -132,11 +132,22 @@ pub fn exp_nonpositive(x: f32) -> f32 {
     polynomial(r, EXP_WHOLE) * f32::from_bits(rounded.to_bits() << 23)
 }
 
+/// `n` and `2^n` for `-80 <= x <= 87`, where `-x - n · ln 2` is at most 0.347 from zero.
+#[inline(always)]
+pub(super) fn power_of<R: Real>(x: R) -> (R, R) {
+    power_by(x, ROUND_EXPONENT)
+}
+
 /// `n` and `2^n / LOWERED` for `0 <= t <= 150`, where `-t - n · ln 2` is at most 0.347 from zero.
 #[inline(always)]
 pub(super) fn raised_power<R: Real>(t: R) -> (R, R) {
-    let rounded = fma(t, R::of(-LOG2_E), R::of(ROUND_RAISED));
-    (rounded - R::of(ROUND_RAISED), R::from_bits(R::exponents(rounded.bits())))
+    power_by(t, ROUND_RAISED)
+}
+
+#[inline(always)]
+fn power_by<R: Real>(x: R, round: f32) -> (R, R) {
+    let rounded = fma(x, R::of(-LOG2_E), R::of(round));
+    (rounded - R::of(round), R::from_bits(R::exponents(rounded.bits())))
 }
 
 /// `e^-t / LOWERED` for `0 <= t <= 150`, in the order of [`exp_nonpositive`].

@@ -30,6 +30,9 @@ pub trait Real: Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Se
     /// Where the number is below `bound`.
     fn is_below(self, bound: f32) -> Self::Mask;
 
+    /// Whether any number is below `bound`.
+    fn any_below(self, bound: f32) -> bool;
+
     /// `yes` where the mask is set, else `no`.
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
@@ -91,6 +94,11 @@ impl Real for f32 {
 
     #[inline(always)]
     fn is_below(self, bound: f32) -> bool {
+        self < bound
+    }
+
+    #[inline(always)]
+    fn any_below(self, bound: f32) -> bool {
         self < bound
     }
 

@@ -187,7 +187,7 @@ impl<F: WithScalar<f32>, T: Float> Packed<1> for Rounded<F, T> {
 simd! {
     /// The first elements, as many as are whole packets: how many.
     fn packets[P]<F: WithScalar<f32>, T: Float>(x: &[T], y: &mut [T]) -> usize {
-        in_packets::<P, T, 1>([x], y, &Rounded::<F, T>(PhantomData))
+        in_packets::<P, T, _, 1>([x], y, &Rounded::<F, T>(PhantomData))
     }
 }
 

@@ -97,6 +97,12 @@ macro_rules! packet {
             }
 
             #[inline(always)]
+            fn any_below(self, bound: f32) -> bool {
+                // SAFETY: as in `four`.
+                unsafe { $name::any(self.is_below(bound)) }
+            }
+
+            #[inline(always)]
             fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
                 Self(four!($choose; mask, yes.0, no.0))
             }
@@ -151,7 +157,11 @@ macro_rules! packet {
                 Self(match storage::<S>() {
                     Storage::F32 => four!($name::load_f32; parts),
                     Storage::F16 => four!($name::load_f16; parts),
-                    Storage::BF16 => four!($name::load_bf16; parts),
+                    Storage::BF16 => {
+                        // SAFETY: as in `four`.
+                        let ([a, b], [c, d]) = unsafe { ($name::load_bf16(parts[0]), $name::load_bf16(parts[2])) };
+                        [a, b, c, d]
+                    }
                 })
             }
 
@@ -160,10 +170,17 @@ macro_rules! packet {
                 // SAFETY: so many places are there, by the caller.
                 let parts = unsafe { [to, to.add($numbers), to.add(2 * $numbers), to.add(3 * $numbers)] };
                 match storage::<S>() {
-                    Storage::F32 => four!($name::store_f32; parts, self.0),
-                    Storage::F16 => four!($name::store_f16; parts, self.0),
-                    Storage::BF16 => four!($name::store_bf16; parts, self.0),
-                };
+                    Storage::F32 => _ = four!($name::store_f32; parts, self.0),
+                    Storage::F16 => _ = four!($name::store_f16; parts, self.0),
+                    Storage::BF16 => {
+                        let [a, b, c, d] = self.0;
+                        // SAFETY: as in `four`.
+                        unsafe {
+                            $name::store_bf16(parts[0], [a, b]);
+                            $name::store_bf16(parts[2], [c, d]);
+                        }
+                    }
+                }
             }
 
             #[inline(always)]
@@ -206,6 +223,12 @@ packet! {
 impl Avx2 {
     #[inline]
     #[target_feature(enable = "avx")]
+    fn any([a, b, c, d]: [__m256; 4]) -> bool {
+        _mm256_movemask_ps(_mm256_or_ps(_mm256_or_ps(a, b), _mm256_or_ps(c, d))) != 0
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx")]
     fn choose_vector(mask: __m256, yes: __m256, no: __m256) -> __m256 {
         _mm256_blendv_ps(no, yes, mask)
     }
@@ -224,11 +247,14 @@ impl Avx2 {
         _mm256_cvtph_ps(unsafe { _mm_loadu_si128(from.cast()) })
     }
 
+    /// Of twice as many elements those in even places, and those in odd ones.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn load_bf16<S>(from: *const S) -> __m256 {
+    unsafe fn load_bf16<S>(from: *const S) -> [__m256; 2] {
         // SAFETY: by the caller.
-        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(from.cast()) })))
+        let both = unsafe { _mm256_loadu_si256(from.cast()) };
+        let (even, odd) = (_mm256_slli_epi32::<16>(both), _mm256_and_si256(both, _mm256_set1_epi32(-0x1_0000)));
+        [_mm256_castsi256_ps(even), _mm256_castsi256_ps(odd)]
     }
 
     #[inline]
@@ -247,11 +273,10 @@ impl Avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn store_bf16<S>(to: *mut S, vector: __m256) {
-        let upper = _mm256_srli_epi32::<16>(_mm256_castps_si256(vector));
-        let packed = _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256::<1>(upper));
+    unsafe fn store_bf16<S>(to: *mut S, [even, odd]: [__m256; 2]) {
+        let even = _mm256_srli_epi32::<16>(_mm256_castps_si256(even));
         // SAFETY: by the caller.
-        unsafe { _mm_storeu_si128(to.cast(), packed) };
+        unsafe { _mm256_storeu_si256(to.cast(), _mm256_or_si256(even, _mm256_castps_si256(odd))) };
     }
 
     #[inline]
@@ -273,6 +298,12 @@ impl Avx2 {
 impl Avx512 {
     #[inline]
     #[target_feature(enable = "avx512f")]
+    fn any([a, b, c, d]: [__mmask16; 4]) -> bool {
+        a | b | c | d != 0
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
     fn choose_vector(mask: __mmask16, yes: __m512, no: __m512) -> __m512 {
         _mm512_mask_blend_ps(mask, no, yes)
     }
@@ -291,11 +322,14 @@ impl Avx512 {
         _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
     }
 
+    /// Of twice as many elements those in even places, and those in odd ones.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn load_bf16<S>(from: *const S) -> __m512 {
+    unsafe fn load_bf16<S>(from: *const S) -> [__m512; 2] {
         // SAFETY: by the caller.
-        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(from.cast()) })))
+        let both = unsafe { _mm512_loadu_si512(from.cast()) };
+        let (even, odd) = (_mm512_slli_epi32::<16>(both), _mm512_and_si512(both, _mm512_set1_epi32(-0x1_0000)));
+        [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
     }
 
     #[inline]
@@ -314,9 +348,10 @@ impl Avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn store_bf16<S>(to: *mut S, vector: __m512) {
+    unsafe fn store_bf16<S>(to: *mut S, [even, odd]: [__m512; 2]) {
+        let even = _mm512_srli_epi32::<16>(_mm512_castps_si512(even));
         // SAFETY: by the caller.
-        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(_mm512_castps_si512(vector)))) };
+        unsafe { _mm512_storeu_si512(to.cast(), _mm512_or_si512(even, _mm512_castps_si512(odd))) };
     }
 
     #[inline]

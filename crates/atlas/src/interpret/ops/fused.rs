@@ -69,9 +69,16 @@ impl<F: Function1<f32>, S: Float> Times<F, S> {
 }
 
 impl<F: Function1<f32>, S: Float> Packed<2> for Times<F, S> {
+    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+
     #[inline(always)]
-    fn at<P: Packet>(&self, [a, b]: [P; 2]) -> Option<P> {
-        F::of_packet(a).map(|value| (value.rounded::<S>() * b).rounded::<S>())
+    fn at<P: Packet>(&self, [a, _]: [P; 2]) -> Option<P> {
+        F::of_packet(a)
+    }
+
+    #[inline(always)]
+    fn finish<P: Packet>(&self, value: P, [_, b]: [P; 2]) -> P {
+        (value.rounded::<S>() * b).rounded::<S>()
     }
 }
 
@@ -81,7 +88,7 @@ simd! {
         match elements::<S>(b) {
             [b] => out.iter_mut().zip(a).for_each(|(out, a)| *out = S::from_f32(Times::<F, S>::of(*a, *b))),
             b => {
-                let done = in_packets::<P, S, 2>([a, b], out, &Times::<F, S>(PhantomData));
+                let done = in_packets::<P, S, _, 2>([a, b], out, &Times::<F, S>(PhantomData));
                 let rest = out[done..].iter_mut().zip(&a[done..]).zip(&b[done..]);
                 rest.for_each(|((out, a), b)| *out = S::from_f32(Times::<F, S>::of(*a, *b)));
             }
@@ -106,18 +113,33 @@ impl<F: Function1<f32>, S: Float> Gated<F, S> {
 }
 
 impl<F: Function1<f32>, S: Float> Packed<3> for Gated<F, S> {
+    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+
     #[inline(always)]
-    fn at<P: Packet>(&self, [a, b, c]: [P; 3]) -> Option<P> {
-        let product = Times::<F, S>(PhantomData).at([a, b])?;
-        Some((product + c).rounded::<S>().at_least(self.bounds[0]).at_most(self.bounds[1]))
+    fn at<P: Packet>(&self, [a, ..]: [P; 3]) -> Option<P> {
+        F::of_packet(a)
+    }
+
+    /// Bounds are elements: rounded before or after, a value is between them.
+    #[inline(always)]
+    fn finish<P: Packet>(&self, value: P, [_, b, c]: [P; 3]) -> P {
+        let product = (value.rounded::<S>() * b).rounded::<S>();
+        (product + c).at_least(self.bounds[0]).at_most(self.bounds[1]).rounded::<S>()
     }
 }
 
+/// What is gated is often added again: a stream less.
 impl<F: Function1<f32>, S: Float> Packed<2> for Gated<F, S> {
-    /// What is gated is often added again: a load less.
+    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+
     #[inline(always)]
-    fn at<P: Packet>(&self, [a, b]: [P; 2]) -> Option<P> {
-        Packed::<3>::at(self, [a, b, a])
+    fn at<P: Packet>(&self, [a, _]: [P; 2]) -> Option<P> {
+        F::of_packet(a)
+    }
+
+    #[inline(always)]
+    fn finish<P: Packet>(&self, value: P, [a, b]: [P; 2]) -> P {
+        Packed::<3>::finish(self, value, [a, b, a])
     }
 }
 
@@ -128,7 +150,8 @@ simd! {
         match (elements::<S>(b), elements::<S>(c)) {
             ([b], [c]) => out.iter_mut().zip(a).for_each(|(out, a)| *out = gate.of(*a, *b, *c)),
             (b, c) => {
-                let done = if is_added { in_packets::<P, S, 2>([a, b], out, &gate) } else { in_packets::<P, S, 3>([a, b, c], out, &gate) };
+                let done =
+                    if is_added { in_packets::<P, S, _, 2>([a, b], out, &gate) } else { in_packets::<P, S, _, 3>([a, b, c], out, &gate) };
                 let rest = out[done..].iter_mut().zip(&a[done..]).zip(&b[done..]).zip(&c[done..]);
                 rest.for_each(|(((out, a), b), c)| *out = gate.of(*a, *b, *c));
             }

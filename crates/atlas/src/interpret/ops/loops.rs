@@ -52,7 +52,7 @@ impl<F: Function1<f32>> Packed<1> for Alone<F> {
 simd! {
     pub(super) fn float1[P]<F: Function1<f32>>(a: &[u8], out: &mut [u8]) {
         let (a, out) = (elements::<f32>(a), elements_mut::<f32>(out));
-        let done = in_packets::<P, f32, 1>([a], out, &Alone::<F>(PhantomData));
+        let done = in_packets::<P, f32, _, 1>([a], out, &Alone::<F>(PhantomData));
         for (out, a) in out[done..].iter_mut().zip(&a[done..]) {
             *out = F::at(*a);
         }
