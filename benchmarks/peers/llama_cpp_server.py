@@ -67,7 +67,7 @@ def main() -> None:
     prompt, generated = best.values()
     tokens = options.generate * options.sequences
     for _ in range(options.rounds):
-        seconds, timings = ask([i * 31 % 1000 for i in range(options.prompt)], 1)
+        seconds, timings = ask([i * 31 % 500 for i in range(options.prompt)], 1)
         prompt[:] = max(prompt[0], timings["prompt_per_second"]), max(prompt[1], options.prompt / seconds)
         one, many = ask_all(1), ask_all(options.generate + 1)
         generated[:] = max(generated[0], tokens / (many[1] - one[1])), max(generated[1], tokens / (many[0] - one[0]))

@@ -239,9 +239,14 @@ fn rounds(count: usize, mut body: impl FnMut() -> Result<f64>) -> Result<(f64, O
     Ok((median(seconds), processor))
 }
 
+/// The prompt of a sequence: tokens that every vocabulary has, and other ones for each sequence.
+fn prompt(vocabulary: usize, tokens: usize, sequence: usize) -> Vec<u32> {
+    (0..tokens).map(|i| ((i * 31 + sequence * 7) % vocabulary.min(1000)) as u32).collect()
+}
+
 fn prefill(session: &mut Session, tokens: usize) -> Result<f64> {
     session.truncate(0);
-    let prompt: Vec<u32> = (0..tokens as u32).map(|i| i * 31 % 1000).collect();
+    let prompt = prompt(session.model().config().vocab_size, tokens, 0);
     let start = Instant::now();
     session.feed(&prompt)?;
     Ok(start.elapsed().as_secs_f64())
@@ -272,13 +277,13 @@ fn engine(model: &Arc<Model>, count: usize, [prompt, steps]: [usize; 2], cache: 
 fn decode_many(
     engine: &mut Engine,
     count: usize,
-    [prompt, steps]: [usize; 2],
+    [tokens, steps]: [usize; 2],
     sampling: &Sampling,
     begin: impl FnOnce() -> Result<()>,
 ) -> Result<[f64; 2]> {
     let adapters = engine.adapters().count();
     let submit = |number: usize| {
-        let prompt = (0..prompt as u32).map(|i| (i * 31 + number as u32 * 7) % 1000).collect();
+        let prompt = prompt(engine.model().config().vocab_size, tokens, number);
         let adapter = (adapters > 0).then(|| (number % adapters).to_string());
         engine.submit(Request { sampling: *sampling, adapter, ..Request::new(prompt, usize::MAX) })
     };
@@ -289,7 +294,7 @@ fn decode_many(
         if engine.is_idle() {
             let context = engine.options().context;
             return Err(Error::invalid_argument(format!(
-                "{count} sequences never decode together for {steps} steps after prompts of {prompt} tokens in a context of {context}: ask for fewer or shorter ones"
+                "{count} sequences never decode together for {steps} steps after prompts of {tokens} tokens in a context of {context}: ask for fewer or shorter ones"
             )));
         }
         if are_all_there && let Some(begin) = begin.take() {
@@ -313,4 +318,15 @@ fn decode_many(
         engine.cancel(request);
     }
     Ok([prefill, seconds])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_have_tokens_that_small_vocabularies_have() {
+        assert!(prompt(97, 300, 11).into_iter().all(|token| token < 97));
+        assert_eq!(prompt(128_256, 40, 1)[..2], [7, 38]);
+    }
 }
