@@ -229,7 +229,7 @@ impl Api for Simulated {
             family: None,
             compute_units: self.options.gpu.cores,
             assumed: None,
-            threadgroup_memory: 32 << 10,
+            threadgroup_memory: self.options.config.threadgroup_memory,
             max_threads: 1024,
             max_buffer_bytes: Simulator::MAX_BUFFER_BYTES,
             unified_memory: self.options.unified_memory,

@@ -33,11 +33,13 @@ pub struct Config {
     pub threads: Option<usize>,
     /// Processor time one threadgroup may take.
     pub time_limit: Duration,
+    /// Bytes of threadgroup memory that a threadgroup may have: as many as on every Apple GPU, or more for kernels that are planned for other GPUs.
+    pub threadgroup_memory: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { toolchain: None, cache_dir: None, threads: None, time_limit: Duration::from_secs(20) }
+        Self { toolchain: None, cache_dir: None, threads: None, time_limit: Duration::from_secs(20), threadgroup_memory: 32 << 10 }
     }
 }
 
@@ -52,6 +54,7 @@ pub(crate) struct Device {
     threads: usize,
     pool: OnceLock<ThreadPool>,
     pub(crate) time_limit: Duration,
+    pub(crate) threadgroup_memory: usize,
     next_group: AtomicU64,
 }
 
@@ -74,6 +77,7 @@ impl Simulator {
             threads,
             pool: OnceLock::new(),
             time_limit: config.time_limit,
+            threadgroup_memory: config.threadgroup_memory,
             next_group,
         })))
     }

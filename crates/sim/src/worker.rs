@@ -20,9 +20,6 @@ use crate::{
     stretch::Stretch,
 };
 
-/// Bytes of threadgroup memory every Apple GPU has.
-const THREADGROUP_MEMORY: usize = 32 << 10;
-
 /// Dispatches of fewer threadgroups stay on the queue's own thread.
 const FEWEST_TO_SHARE: u64 = 4;
 
@@ -87,8 +84,9 @@ impl Worker {
             state.prepare(buffer.len(), written || job.contested.contains(&buffer.slot()), era)?;
         }
         let mut outcome = self.executor.run(job, states, 1)?;
-        if outcome.threadgroup_memory > THREADGROUP_MEMORY {
-            let message = format!("{} bytes of threadgroup memory are used; devices have {THREADGROUP_MEMORY}", outcome.threadgroup_memory);
+        let most = self.device.threadgroup_memory;
+        if outcome.threadgroup_memory > most {
+            let message = format!("{} bytes of threadgroup memory are used; devices have {most}", outcome.threadgroup_memory);
             outcome.findings.found.push(about_kernel(job, FindingKind::ThreadgroupMemory, message));
         }
         for binding in &job.dispatch.buffers {

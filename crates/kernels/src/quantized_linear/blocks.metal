@@ -457,32 +457,26 @@ struct RowSums {
     }
 };
 
-// Eight chunks of a threadgroup's rows of weights in flight: a thread has chunk `thread_index % 8` of every 32nd row.
-template <typename F, uint COLUMNS>
+// A row of weights of which a thread has a chunk in flight: of eight neighbours it has chunk `thread_index % 8`.
+template <typename F>
 struct Coming {
-    Packed<F> packed[COLUMNS / 32];
+    Packed<F> packed;
 
-    void load(PackedRows<COLUMNS / 32> rows, uint c, uint chunks) {
-        for (uint i = 0; i < COLUMNS / 32 && c < chunks; ++i) {
-            const PackedPlace<F> place(rows.at[i], c, chunks);
-            if (rows.are_wide()) {
-                packed[i].template load<Aligned>(place, 0);
+    void load(device const uchar* row, uint c, uint chunks) {
+        if (c < chunks) {
+            const PackedPlace<F> place(row, c, chunks);
+            if (is_wide(row)) {
+                packed.template load<Aligned>(place, 0);
             } else {
-                packed[i].template load<Anywhere>(place, 0);
+                packed.template load<Anywhere>(place, 0);
             }
-        }
-    }
-
-    template <typename Weights>
-    void store(Weights to, uint thread_index) const {
-        for (uint i = 0; i < COLUMNS / 32; ++i) {
-            to.store(thread_index / 8 + 32 * i, thread_index % 8, packed[i]);
         }
     }
 };
 
+// A thread has one of eight chunks of all rows of weights.
 template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS, uint COLUMNS>
-[[kernel, max_total_threads_per_threadgroup(256)]] void quantized_linear_blocks(
+[[kernel, max_total_threads_per_threadgroup(8 * COLUMNS)]] void quantized_linear_blocks(
     device const T* x [[buffer(0)]],
     device const uchar* w0 [[buffer(1)]],
     device const uchar* w1 [[buffer(2)]],
@@ -502,14 +496,15 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
     uint simdgroup [[simdgroup_index_in_threadgroup]])
 {
     typedef Columns<GATED, T, C, COLUMNS> Part;
-    // Rows that a lane has of those that it multiplies at a time, so many times.
-    constexpr uint EACH = ROWS == 8 ? 1 : 2, BLOCKS = ROWS / (8 * EACH);
+    // Rows that a lane has of those that it multiplies at a time, so many times; of a wide tile two simdgroups have half of the rows each.
+    constexpr uint EACH = ROWS == 8 ? 1 : 2, ALL_BLOCKS = ROWS / (8 * EACH), BLOCKS = ALL_BLOCKS / (COLUMNS / 32);
     typedef SharedWeights<F, COLUMNS, EACH == 1> Weights;
     const Layers<T, C> layers = {{w0, b0, y0, uint(p.n[0])}, {w1, b1, y1, uint(p.n[1])}, {w2, b2, y2, uint(p.n[2])}};
     const uint down = (uint(p.m) + ROWS - 1) / ROWS;
     // Neighbours share weights.
     const Part columns(layers, group / down);
     const uint row = ROWS * (group % down), chunks = uint(p.chunks), thread_index = 32 * simdgroup + lane;
+    const uint sum = simdgroup % 8, first_block = simdgroup / 8 * BLOCKS;
     RowSums<F, EACH, COLUMNS> found[BLOCKS];
     for (uint i = 0; i < BLOCKS; ++i) {
         for (uint block = 0; block < COLUMNS / 8; ++block) {
@@ -519,14 +514,9 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
         }
     }
     // Of few rows more weights are in flight, as their products take less time.
-    constexpr uint AHEAD = BLOCKS == 1 && F::LOW + F::HIGH <= 6 ? 4 : BLOCKS * COLUMNS < 256 ? 2 : 1;
-    // Narrow tiles have two places for weights, and so meet once.
-    constexpr uint PLACES = COLUMNS == 32 ? 2 : 1;
-    PackedRows<COLUMNS / 32> packed;
-    Coming<F, COLUMNS> coming[AHEAD];
-    for (uint i = 0; i < COLUMNS / 32; ++i) {
-        packed.at[i] = columns.row(thread_index / 8 + 32 * i, p);
-    }
+    constexpr uint AHEAD = ALL_BLOCKS == 1 && F::LOW + F::HIGH <= 6 ? 4 : ALL_BLOCKS * COLUMNS < 256 ? 2 : 1;
+    device const uchar* const packed = columns.row(thread_index / 8, p);
+    Coming<F> coming[AHEAD];
 #pragma unroll
     for (uint i = 0; i < AHEAD; ++i) {
         coming[i].load(packed, 8 * i + thread_index % 8, chunks);
@@ -536,34 +526,31 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
     // Rows are in flight while those before them are multiplied.
     RowBytes<EACH> rows[2];
     const ulong before = group % down * ulong(chunks);
-    if (simdgroup < chunks) {
-        stored.template load<F::OFFSETS>(BLOCKS * (before + simdgroup), lane, rows[0]);
+    if (sum < chunks) {
+        stored.template load<F::OFFSETS>(ALL_BLOCKS * (before + sum) + first_block, lane, rows[0]);
     }
 #pragma unroll 1
     for (uint start = 0; start < chunks; start += 8 * AHEAD) {
 #pragma unroll
         for (uint turn = 0; turn < AHEAD; ++turn) {
-            const uint first = start + 8 * turn, c = first + simdgroup;
+            const uint first = start + 8 * turn, c = first + sum;
             if (first < chunks) {
-                // Those that are multiplied, and those that take their place afterwards.
-                const Weights weights(memory + first / 8 % PLACES * Weights::WORDS);
-                if (PLACES == 1) {
-                    threadgroup_barrier(mem_flags::mem_threadgroup);
-                }
-                coming[turn].store(weights, thread_index);
+                // Weights have two places, so that all meet once.
+                const Weights weights(memory + first / 8 % 2 * Weights::WORDS);
+                weights.store(thread_index / 8, thread_index % 8, coming[turn].packed);
                 coming[turn].load(packed, first + 8 * AHEAD + thread_index % 8, chunks);
                 threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
                 for (uint i = 0; i < BLOCKS && c < chunks; ++i) {
                     const uint place = (BLOCKS * turn + i) % 2;
                     if (i + 1 < BLOCKS) {
-                        stored.template load<F::OFFSETS>(BLOCKS * (before + c) + i + 1, lane, rows[1 - place]);
+                        stored.template load<F::OFFSETS>(ALL_BLOCKS * (before + c) + first_block + i + 1, lane, rows[1 - place]);
                     } else if (c + 8 < chunks) {
-                        stored.template load<F::OFFSETS>(BLOCKS * (before + c) + 8 * BLOCKS, lane, rows[1 - place]);
+                        stored.template load<F::OFFSETS>(ALL_BLOCKS * (before + c + 8) + first_block, lane, rows[1 - place]);
                     }
                     // The weights are read again: registers are scarcer than reads.
                     simdgroup_barrier(mem_flags::mem_threadgroup);
-                    found[i].fold(rows[place], weights, simdgroup, lane);
+                    found[i].fold(rows[place], weights, sum, lane);
                 }
             }
         }
@@ -575,14 +562,14 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
         for (uint of = 0; of < TOGETHER; ++of) {
             for (uint i = 0; i < BLOCKS; ++i) {
                 for (uint r = 0; r < EACH; ++r) {
-                    threadgroup float* to = memory + STRIDE * simdgroup + 64 * (EACH * (BLOCKS * of + i) + r) + 2 * lane;
+                    threadgroup float* to = memory + STRIDE * sum + 64 * (EACH * (ALL_BLOCKS * of + first_block + i) + r) + 2 * lane;
                     to[0] = found[i].sums[block + of][2 * r];
                     to[1] = found[i].sums[block + of][2 * r + 1];
                 }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (uint index = thread_index; index < 8 * ROWS; index += 256) {
+        for (uint index = thread_index; index < 8 * ROWS; index += 8 * COLUMNS) {
             columns.store(memory + index, STRIDE, residual, p, row + index / 8, block, index % 8);
         }
     }

@@ -45,7 +45,7 @@ const AT_ONCE: usize = 16;
 /// Least and most rows of a tile on matrix units, and columns of one of their products.
 const TILE_ROWS: [usize; 2] = [8, 64];
 const COLUMN_BLOCK: usize = 8;
-/// Columns of a narrow tile, which is staged twice and is faster for so many rows or where wide ones are too few for the units, and of a wide one, which reads
+/// Columns of a narrow tile, which is faster for so many rows or where wide ones are too few for the units, and of a wide one, which reads
 /// the rows less often.
 const NARROW: usize = 32;
 const MOST_ROWS_NARROW: usize = 16;
@@ -118,11 +118,12 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         let tiles = tiles_of(columns);
         let key = key.with("gated", u32::from(operator.gated)).with("rows", rows as u32).with("columns", columns as u32);
         let form = MetalForm::new(FILES, "quantized_linear_blocks").with_arguments(arguments);
-        let sums = 4 * SIMDGROUPS * rows * COLUMN_BLOCK * if operator.gated { 2 } else { 1 };
+        let sums = 4 * SUMS * rows * COLUMN_BLOCK * if operator.gated { 2 } else { 1 };
         let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
         let grid = Extent::linear(groups(m.div_ceil(rows) * tiles)?);
-        let staged = if columns == NARROW { 2 * staged_bytes(NARROW) } else { staged_bytes(WIDE) };
-        plan.launches.push(launch.over(grid, Extent::linear(THREADS as u32)).with_threadgroup_memory(staged.max(sums)));
+        // Each thread has one of eight chunks of all rows of weights, which have two places.
+        let (threads, staged) = (8 * columns, 2 * staged_bytes(columns));
+        plan.launches.push(launch.over(grid, Extent::linear(threads as u32)).with_threadgroup_memory(staged.max(sums)));
         return Ok(plan);
     }
     let source: u32 = match operator.epsilon {

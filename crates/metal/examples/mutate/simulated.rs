@@ -15,7 +15,7 @@ use elinvar_kernels::{
     conformance::{self, Case, Placement},
     cuda::CudaForm,
 };
-use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+use elinvar_metal::{MetalBackend, Seed, Simulated, SimulatorOptions};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -64,7 +64,11 @@ pub(crate) fn main() -> Result<()> {
             _ => wanted.push(argument),
         }
     }
-    let device = Device::new(MetalBackend::new(Simulated::new(SimulatorOptions::default())?, DeviceKind::MetalSim));
+    let mut options = SimulatorOptions::default();
+    if units.is_some() {
+        options.config.threadgroup_memory = Case::NVIDIA_THREADGROUP_MEMORY;
+    }
+    let device = Device::new(MetalBackend::new(Simulated::new(options.clone())?, DeviceKind::MetalSim));
     let accepted = match units {
         Some(units) => for_nvidia(units, device.properties()),
         None => conformance::cases(),
@@ -86,7 +90,7 @@ pub(crate) fn main() -> Result<()> {
             // Cases come in runs of the same lengths and types, which any even choice would keep step with.
             users.sort_by_key(|&i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let used: Vec<(&Case, bool)> = users.iter().take(most).map(|&i| (&cases[i], i >= first_rejected)).collect();
-            let outcome = run(mutant, &used, &reference, seeds)?;
+            let outcome = run(mutant, &used, &reference, options.clone(), seeds)?;
             eprintln!("{}: {}:{} {}: {}", outcome.name(), mutant.file, mutant.line, mutant.kind, mutant.before);
             outcomes.lock().map_err(|_| "a worker panicked")?.insert(index, outcome);
         }
@@ -174,8 +178,8 @@ fn is_store(statement: &str) -> bool {
 }
 
 /// `cases` with whether a device must reject them.
-fn run(mutant: &Mutant, cases: &[(&Case, bool)], reference: &Device, seeds: u64) -> Result<Outcome> {
-    let options = SimulatorOptions::default();
+fn run(mutant: &Mutant, cases: &[(&Case, bool)], reference: &Device, options: SimulatorOptions, seeds: u64) -> Result<Outcome> {
+    let options = SimulatorOptions { seed: Seed::default(), ..options };
     let seed = options.seed.clone();
     let texts = HashMap::from([(mutant.file.to_owned(), mutant.text.clone())]);
     let device = Device::new(MetalBackend::new(Simulated::new(options)?, DeviceKind::MetalSim).with_texts(texts));

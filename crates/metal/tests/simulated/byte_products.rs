@@ -6,10 +6,12 @@ use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::conformance::{self, Placement};
 use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+use elinvar_sim::Config;
 
 #[test]
 fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
-    let options = SimulatorOptions::default();
+    let config = Config { threadgroup_memory: conformance::Case::NVIDIA_THREADGROUP_MEMORY, ..Config::default() };
+    let options = SimulatorOptions { config, ..SimulatorOptions::default() };
     let seed = options.seed.clone();
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
     let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
