@@ -197,9 +197,19 @@ struct Tile {
         return common.start <= key && key + GROUP <= common.end && !stored.is_empty();
     }
 
+    // Whether any row may attend a key of the simdgroup's group.
+    bool is_attended(uint block) const {
+        const uint key = block * BLOCK + simdgroup * GROUP;
+        return key < keys.end && key + GROUP > keys.start;
+    }
+
     // Leaves the block's scores in `weights`, before soft cap and mask; negative infinity where a row does not attend a key.
     void score(uint block) {
-        if (!wide_keys) {
+        if (!is_attended(block)) {
+            for (uint r = 0; r < ROWS; ++r) {
+                weights[r * BLOCK + simdgroup * GROUP + lane] = -INFINITY;
+            }
+        } else if (!wide_keys) {
             for (uint turn = 0; turn < LANES; ++turn) {
                 score_key(key_of(block, turn), lane % LANES * SLOTS);
             }
