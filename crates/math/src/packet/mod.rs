@@ -56,18 +56,19 @@ pub trait Packed<const N: usize> {
     /// The result, or what [`finish`](Self::finish) makes it of. None, for whatever packet, if it is better computed element by element.
     fn at<P: Packet>(&self, x: [P; N]) -> Option<P>;
 
-    /// Whether the first half is computed of [`TOGETHER`] packets before the second is of any. The chain of a long function fills a processor's queues;
-    /// of halves it computes several packets at the same time. Where memory bounds it, its steady pace is faster.
-    const IN_HALVES: bool = false;
+    /// Whether [`TOGETHER`] packets have their [`at`](Self::at) before any has its [`finish`](Self::finish). A long function's operations, each of which
+    /// waits for the one before, fill a processor's queues; of shorter ones it computes several packets at the same time. Where memory is the bound,
+    /// one packet after the other is faster.
+    const STAGED: bool = false;
 
-    /// The second half of the function.
+    /// The end of the function.
     #[inline(always)]
     fn finish<P: Packet>(&self, begun: P, _x: [P; N]) -> P {
         begun
     }
 }
 
-/// Packets of which halves are computed together.
+/// Packets that a staged function is computed of together.
 const TOGETHER: usize = 4;
 
 /// Elements ahead of which memory is fetched.
@@ -81,7 +82,7 @@ pub fn in_packets<P: Packet, S: Float, F: Packed<N>, const N: usize>(x: [&[S]; N
     }
     let count = x.iter().fold(y.len(), |count, x| count.min(x.len())) / P::NUMBERS * P::NUMBERS;
     let mut begun = [P::of(0.0); TOGETHER];
-    let step = if F::IN_HALVES { TOGETHER * P::NUMBERS } else { P::NUMBERS };
+    let step = if F::STAGED { TOGETHER * P::NUMBERS } else { P::NUMBERS };
     for start in (0..count).step_by(step) {
         let places = (start..count.min(start + step)).step_by(P::NUMBERS);
         for (begun, at) in begun.iter_mut().zip(places.clone()) {
@@ -93,14 +94,14 @@ pub fn in_packets<P: Packet, S: Float, F: Packed<N>, const N: usize>(x: [&[S]; N
             // SAFETY: so many elements are left.
             let operands = unsafe { loaded(&x, at) };
             let Some(value) = function.at(operands) else { return 0 };
-            if F::IN_HALVES {
+            if F::STAGED {
                 *begun = value;
             } else {
                 // SAFETY: as above.
                 unsafe { function.finish(value, operands).store(y.as_mut_ptr().add(at)) };
             }
         }
-        if F::IN_HALVES {
+        if F::STAGED {
             for (begun, at) in begun.iter().zip(places) {
                 // SAFETY: as above.
                 unsafe { function.finish(*begun, loaded(&x, at)).store(y.as_mut_ptr().add(at)) };

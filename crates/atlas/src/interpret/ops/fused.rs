@@ -69,7 +69,7 @@ impl<F: Function1<f32>, S: Float> Times<F, S> {
 }
 
 impl<F: Function1<f32>, S: Float> Packed<2> for Times<F, S> {
-    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+    const STAGED: bool = size_of::<S>() < size_of::<f32>();
 
     #[inline(always)]
     fn at<P: Packet>(&self, [a, _]: [P; 2]) -> Option<P> {
@@ -113,7 +113,7 @@ impl<F: Function1<f32>, S: Float> Gated<F, S> {
 }
 
 impl<F: Function1<f32>, S: Float> Packed<3> for Gated<F, S> {
-    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+    const STAGED: bool = size_of::<S>() < size_of::<f32>();
 
     #[inline(always)]
     fn at<P: Packet>(&self, [a, ..]: [P; 3]) -> Option<P> {
@@ -130,11 +130,11 @@ impl<F: Function1<f32>, S: Float> Packed<3> for Gated<F, S> {
 
 /// What is gated is often added again: a stream less.
 impl<F: Function1<f32>, S: Float> Packed<2> for Gated<F, S> {
-    const IN_HALVES: bool = size_of::<S>() < size_of::<f32>();
+    const STAGED: bool = <Self as Packed<3>>::STAGED;
 
     #[inline(always)]
-    fn at<P: Packet>(&self, [a, _]: [P; 2]) -> Option<P> {
-        F::of_packet(a)
+    fn at<P: Packet>(&self, [a, b]: [P; 2]) -> Option<P> {
+        Packed::<3>::at(self, [a, b, a])
     }
 
     #[inline(always)]
