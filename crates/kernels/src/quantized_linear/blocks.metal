@@ -457,24 +457,20 @@ struct RowSums {
     }
 };
 
-// A row of weights of which a thread has a chunk in flight: of eight neighbours it has chunk `thread_index % 8`.
+// Sends for chunk c of a row of weights, if there is one.
 template <typename F>
-struct Coming {
-    Packed<F> packed;
-
-    void load(device const uchar* row, uint c, uint chunks) {
-        if (c < chunks) {
-            const PackedPlace<F> place(row, c, chunks);
-            if (is_wide(row)) {
-                packed.template load<Aligned>(place, 0);
-            } else {
-                packed.template load<Anywhere>(place, 0);
-            }
+inline void load_chunk(device const uchar* row, uint c, uint chunks, thread Packed<F>& packed) {
+    if (c < chunks) {
+        const PackedPlace<F> place(row, c, chunks);
+        if (is_wide(row)) {
+            packed.template load<Aligned>(place, 0);
+        } else {
+            packed.template load<Anywhere>(place, 0);
         }
     }
-};
+}
 
-// A thread has one of eight chunks of all rows of weights.
+// A threadgroup has a thread for each of eight neighbouring chunks of each of its rows of weights.
 template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS, uint COLUMNS>
 [[kernel, max_total_threads_per_threadgroup(8 * COLUMNS)]] void quantized_linear_blocks(
     device const T* x [[buffer(0)]],
@@ -515,11 +511,11 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
     }
     // Of few rows more weights are in flight, as their products take less time.
     constexpr uint AHEAD = ALL_BLOCKS == 1 && F::LOW + F::HIGH <= 6 ? 4 : ALL_BLOCKS * COLUMNS < 256 ? 2 : 1;
-    device const uchar* const packed = columns.row(thread_index / 8, p);
-    Coming<F> coming[AHEAD];
+    device const uchar* const weights_row = columns.row(thread_index / 8, p);
+    Packed<F> coming[AHEAD];
 #pragma unroll
     for (uint i = 0; i < AHEAD; ++i) {
-        coming[i].load(packed, 8 * i + thread_index % 8, chunks);
+        load_chunk(weights_row, 8 * i + thread_index % 8, chunks, coming[i]);
     }
     await_launches();
     const StoredBytes<EACH> stored(x, stored_rows<ROWS>(p), chunks);
@@ -537,8 +533,8 @@ template <typename F, typename T, typename N, typename C, uint GATED, uint ROWS,
             if (first < chunks) {
                 // Weights have two places, so that all meet once.
                 const Weights weights(memory + first / 8 % 2 * Weights::WORDS);
-                weights.store(thread_index / 8, thread_index % 8, coming[turn].packed);
-                coming[turn].load(packed, first + 8 * AHEAD + thread_index % 8, chunks);
+                weights.store(thread_index / 8, thread_index % 8, coming[turn]);
+                load_chunk(weights_row, first + 8 * AHEAD + thread_index % 8, chunks, coming[turn]);
                 threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
                 for (uint i = 0; i < BLOCKS && c < chunks; ++i) {

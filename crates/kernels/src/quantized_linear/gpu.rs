@@ -121,7 +121,7 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
         let sums = 4 * SUMS * rows * COLUMN_BLOCK * if operator.gated { 2 } else { 1 };
         let launch = Launch::on_gpu(key, form, &params, buffers).with_operations(operations);
         let grid = Extent::linear(groups(m.div_ceil(rows) * tiles)?);
-        // Each thread has one of eight chunks of all rows of weights, which have two places.
+        // A thread for each of eight chunks of each row of weights, and two places for these.
         let (threads, staged) = (8 * columns, 2 * staged_bytes(columns));
         plan.launches.push(launch.over(grid, Extent::linear(threads as u32)).with_threadgroup_memory(staged.max(sums)));
         return Ok(plan);
