@@ -56,7 +56,7 @@ pub trait Packed<const N: usize> {
     /// The result, or what [`finish`](Self::finish) makes it of. None, for whatever packet, if it is better computed element by element.
     fn at<P: Packet>(&self, x: [P; N]) -> Option<P>;
 
-    /// Whether [`TOGETHER`] packets have their [`at`](Self::at) before any has its [`finish`](Self::finish). A long function's operations, each of which
+    /// Whether several packets have their [`at`](Self::at) before any has its [`finish`](Self::finish). A long function's operations, each of which
     /// waits for the one before, fill a processor's queues; of shorter ones it computes several packets at the same time. Where memory is the bound,
     /// one packet after the other is faster.
     const STAGED: bool = false;
