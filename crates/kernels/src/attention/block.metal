@@ -68,11 +68,12 @@ template <uint ROWS, uint COLUMNS, uint CHUNKS, typename T, typename L>
 inline void sum_block(thread T& tile, uint block, L left) {
     const uint width = uint(tile.p.value_width);
     tile.score(block);
-    typename T::Values coming;
-    tile.start_values(block, 0, coming);
+    typename T::Values coming = tile.values_of(0);
+    tile.start_values(tile.group_of(block), coming);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (tile.simdgroup < ROWS) {
-        const State state = tile.weigh(block);
+        tile.adjust(tile.simdgroup, block);
+        const State state = tile.weigh(tile.simdgroup);
         if (tile.lane == 0 && tile.exists(tile.simdgroup)) {
             left.keep_state(tile, tile.simdgroup, state);
         }
@@ -81,9 +82,10 @@ inline void sum_block(thread T& tile, uint block, L left) {
 #pragma unroll
     for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
         float sums[ROWS][COLUMNS];
-        tile.sum_values(coming, sums);
+        tile.sum_values(coming, tile.simdgroup, 0, sums);
         if (chunk + 1 < CHUNKS) {
-            tile.start_values(block, chunk + 1, coming);
+            coming = tile.values_of(chunk + 1);
+            tile.start_values(tile.group_of(block), coming);
         }
 #pragma unroll
         for (uint pass = 0; pass < T::PASSES; ++pass) {

@@ -19,9 +19,10 @@ pub(super) const STATES: MetalFile = metal_file!("attention/states.metal");
 pub(super) const TILE: MetalFile = metal_file!("attention/tile.metal");
 pub(super) const SUMS: MetalFile = metal_file!("attention/block.metal");
 pub(super) const WALK: MetalFile = metal_file!("attention/walk.metal");
+pub(super) const PANELS: MetalFile = metal_file!("attention/panels.metal");
 
-/// The files of a kernel that works on tiles.
-const fn of_tiles(kernel: MetalFile) -> [MetalFile; 17] {
+/// The files of a kernel that works on tiles, and takes them over keys as `walk` does.
+const fn of_tiles(walk: MetalFile, kernel: MetalFile) -> [MetalFile; 17] {
     let [view, mask, score, params] = [View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
     [
         metal::TYPES,
@@ -39,13 +40,18 @@ const fn of_tiles(kernel: MetalFile) -> [MetalFile; 17] {
         STATES,
         TILE,
         SUMS,
-        WALK,
+        walk,
         kernel,
     ]
 }
 
-const WHOLE: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/attention.metal")), "attention");
-const SPLIT: MetalForm = MetalForm::new(&of_tiles(metal_file!("attention/split.metal")), "attention_split");
+const ATTENTION: MetalFile = metal_file!("attention/attention.metal");
+const WHOLE: Walks = Walks {
+    name: "attention",
+    tiles: MetalForm::new(&of_tiles(WALK, ATTENTION), "attention"),
+    panels: MetalForm::new(&of_tiles(PANELS, ATTENTION), "attention"),
+};
+const SPLIT: MetalForm = MetalForm::new(&of_tiles(WALK, metal_file!("attention/split.metal")), "attention_split");
 const COMBINE: MetalForm = MetalForm::new(
     &[
         metal::TYPES,
@@ -69,8 +75,39 @@ pub(super) const BLOCK: u64 = 256;
 const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
 const LARGEST: u64 = 8;
 
-/// Rows of a tile at most.
+/// Rows of a tile at most; of a panel, which is a tile for GPUs with more memory; and keys of a panel that are staged at once, as panels.metal has them.
 const ROWS: u64 = 8;
+const PANEL: u64 = 32;
+const STAGED: u64 = 128;
+
+/// A kernel that takes tiles over all their keys, and the same for panels.
+pub(super) struct Walks {
+    pub(super) name: &'static str,
+    pub(super) tiles: MetalForm,
+    pub(super) panels: MetalForm,
+}
+
+impl Walks {
+    /// The launch over panels, or else over tiles of `shape`; `block` holds `params`.
+    pub(super) fn launch<P: bytemuck::NoUninit>(
+        &self,
+        types: &[DType],
+        shape: Shape,
+        params: &Params,
+        block: &P,
+        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
+        device: &DeviceProperties,
+    ) -> Result<Launch> {
+        let keys = types[1];
+        let (shape, form, memory) = match Shape::panels(params, keys, device) {
+            Some(panels) => (panels, self.panels, panels.panel_memory(keys)),
+            // A row has factors and a scale besides.
+            None => (shape, self.tiles, shape.memory() + 4 * (2 + 1) * shape.rows as usize),
+        };
+        let launch = Launch::on_gpu(shape.key(self.name, types), form, block, buffers);
+        Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(memory))
+    }
+}
 
 /// Tiles below which a GPU is kept busy by splitting the keys.
 pub(super) const BUSY: u64 = 64;
@@ -79,6 +116,7 @@ pub(super) const BUSY: u64 = 64;
 const COMBINED: usize = 128;
 
 /// How tiles are laid out: the kernels' constants.
+#[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) rows: u64,
     pub(super) lanes: u64,
@@ -109,6 +147,21 @@ impl Shape {
         shape
     }
 
+    /// Panels, where they fit and are enough to keep a GPU busy.
+    fn panels(params: &Params, kv: DType, device: &DeviceProperties) -> Option<Self> {
+        let shape = Self { rows: PANEL, ..Self::new(params) };
+        let s = &params.score;
+        // A lane adds up 4 to 32 parts of a key.
+        let is_taken = kv.is_float() && (17..=256).contains(&s.width) && s.queries * s.group() as u64 >= PANEL;
+        let fits = shape.panel_memory(kv) <= device.threadgroup_memory;
+        (is_taken && fits && shape.tiles(params) * 8 >= device.compute_units as u64).then_some(shape)
+    }
+
+    /// Bytes of a panel: a tile's, staged keys and totals.
+    fn panel_memory(&self, kv: DType) -> usize {
+        self.memory() + (STAGED * self.lanes * 8) as usize * kv.size() + 4 * (self.rows * self.padded_width()) as usize
+    }
+
     /// Tiles of all sequences and key heads.
     fn tiles(&self, params: &Params) -> u64 {
         let s = &params.score;
@@ -118,12 +171,6 @@ impl Shape {
     /// `launch` for each tile and block of keys.
     pub(super) fn over_blocks(&self, launch: Launch, params: &Params) -> Result<Launch> {
         over(launch, self.tiles(params) * params.score.keys.div_ceil(BLOCK))
-    }
-
-    /// `launch` for each tile, with memory for a row's factors and scale besides.
-    pub(super) fn over_tiles(&self, launch: Launch, params: &Params) -> Result<Launch> {
-        let memory = self.memory() + 4 * (2 + 1) * self.rows as usize;
-        Ok(over(launch, self.tiles(params))?.with_threadgroup_memory(memory))
     }
 
     /// Elements of a value with those that only pad it.
@@ -142,7 +189,8 @@ impl Shape {
 
     /// Weights of a block, what the simdgroups' sums meet in, queries, and a row's flags and range.
     pub(super) fn memory(&self) -> usize {
-        4 * (self.rows * BLOCK + 8 * 256 + self.rows * 8 * self.lanes + self.rows * (8 + 2)) as usize
+        let meeting = if self.rows > ROWS { 0 } else { 8 * 256 };
+        4 * (self.rows * BLOCK + meeting + self.rows * 8 * self.lanes + self.rows * (8 + 2)) as usize
     }
 }
 
@@ -161,8 +209,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, device: &DeviceProperties) -
         return end.plan(launch, params, inputs.q.dtype, [positions, lengths]);
     }
     let buffers = inputs.buffers().into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
-    let launch = Launch::on_gpu(shape.key("attention", &inputs.of_tile()), WHOLE, params, buffers);
-    Ok(shape.over_tiles(launch, params)?.into())
+    Ok(WHOLE.launch(&inputs.of_tile(), shape, params, params, buffers, device)?.into())
 }
 
 /// Whether the keys of so many tiles are split, to keep the GPU busy.

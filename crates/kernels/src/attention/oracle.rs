@@ -227,14 +227,19 @@ pub(crate) fn cases() -> Vec<Case> {
         // Prefill of a prompt: more rows than a task takes, and a second block.
         cases.push(case(
             causal,
-            Dims { batch: 2, ..Dims::new(6, 2, 70, 300, 16) },
+            Dims { batch: 2, ..Dims::new(6, 2, 70, 300, 32) },
             pair,
             Extra { positions: positions(200, 70), ..Extra::default() },
         ));
     }
     // Enough rows to walk over the blocks one after the other, with wide values; and more blocks than are combined at once.
-    let d = Dims { value_width: 200, ..Dims::new(16, 16, 40, 520, 16) };
+    let d = Dims { value_width: 200, ..Dims::new(16, 16, 40, 520, 24) };
     cases.push(case(Scoring { offset: 490, ..causal }, d, PAIRS[1], Extra::default()));
+    // A panel and a few rows more, of each width of keys that parts make.
+    for (width, pair) in [(64, PAIRS[3]), (128, PAIRS[0]), (130, PAIRS[2])] {
+        let scoring = Scoring { offset: 40, softcap: 3.0, left_window: Some(50), ..causal };
+        cases.push(case(scoring, Dims::new(4, 1, 9, 70, width), pair, Extra::default()));
+    }
     cases.push(case(causal, Dims::new(2, 1, 1, 33_100, 4), PAIRS[4], Extra { positions: positions(33_000, 1), ..Extra::default() }));
     // Tiles of one row and of several on a large GPU, of the widest keys that models have.
     for keys in [600, 5000] {
@@ -360,16 +365,16 @@ fn odd_cases() -> Vec<Case> {
 }
 
 fn strided_cases() -> Vec<Case> {
-    let d = Dims { batch: 2, ..Dims::new(4, 2, 6, 40, 16) };
+    let d = Dims { batch: 2, ..Dims::new(4, 2, 20, 40, 32) };
     let stored = |dtype, dims: [usize; 4], seed| HostTensor::random(dtype, &dims, -1.0, 1.0, seed);
     let heads_second = |t: HostTensor| t.viewed(|layout| layout.permute(&[0, 2, 1, 3]));
-    let operator = Attention { scoring: Scoring { causal: true, offset: 34, ..Scoring::default() }, tokens_first: true, ..Attention::default() };
+    let operator = Attention { scoring: Scoring { causal: true, offset: 20, ..Scoring::default() }, tokens_first: true, ..Attention::default() };
     let cases = PAIRS.map(|[q, kv]| -> Result<Case> {
         // Queries and keys token by token; a part of the values, backwards; a mask whose rows are its columns.
-        let q = heads_second(stored(q, [2, 6, 4, 16], 31))?;
-        let k = heads_second(stored(kv, [2, 40, 2, 16], 32))?;
-        let v = stored(kv, [2, 2, 50, 16], 33).viewed(|layout| layout.slice(2, 44, 40, -1))?;
-        let mask = HostTensor::random(DType::F32, &[40, 6], -1.0, 1.0, 34).viewed(|layout| layout.permute(&[1, 0]))?;
+        let q = heads_second(stored(q, [2, 20, 4, 32], 31))?;
+        let k = heads_second(stored(kv, [2, 40, 2, 32], 32))?;
+        let v = stored(kv, [2, 2, 50, 32], 33).viewed(|layout| layout.slice(2, 44, 40, -1))?;
+        let mask = HostTensor::random(DType::F32, &[40, 20], -1.0, 1.0, 34).viewed(|layout| layout.permute(&[1, 0]))?;
         Ok(case_of(operator, d, [q, k, v], Extra { mask: Some(mask), ..Extra::default() }))
     });
     // A window that begins one key after a group of 32 does, and values one element narrower than the words of their rows, of which the last ends the input.

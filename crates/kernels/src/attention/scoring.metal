@@ -15,6 +15,9 @@ struct KeyRange {
 
     bool is_empty() const { return start >= end; }
     bool holds(uint key) const { return start <= key && key < end; }
+    // Whether the `count` keys from `first` on are all of these; whether any is.
+    bool holds_all(uint first, uint count) const { return start <= first && first + count <= end; }
+    bool meets(uint first, uint count) const { return first < end && first + count > start; }
 
     // A key of this range that is not empty.
     int nearest(uint key) const { return int(max(start, min(key, end - 1))); }

@@ -1,4 +1,35 @@
 use super::*;
+use crate::cuda::gpu;
+
+#[test]
+fn many_rows_are_panels_where_they_fit() {
+    let kernel = |[queries, width]: [usize; 2], kv: DType, memory: usize| {
+        let [q, k] =
+            [(32, queries, DType::F32), (8, 512, kv)].map(|(heads, tokens, dtype)| TensorInfo::new(dtype, &[1, heads, tokens, width]).unwrap());
+        let inputs = [Some(q), Some(k), Some(k), None, None, None];
+        let operator = Attention::default();
+        let device = DeviceProperties { threadgroup_memory: memory << 10, ..gpu(80) };
+        let plan = operator.plan(&inputs, &operator.outputs(&inputs).unwrap(), &device).unwrap();
+        assert!(plan.launches.iter().all(|launch| launch.threadgroup_memory <= device.threadgroup_memory));
+        plan.launches[0].kernel.key.to_string()
+    };
+    // Consumer cards have 99 KiB, those of data centres 163 or 227, Apple's GPUs 32.
+    for (extents, kv, memory, is_panel) in [
+        ([512, 128], DType::F16, 99, true),
+        ([512, 128], DType::F32, 99, false),
+        ([512, 128], DType::F32, 163, true),
+        ([512, 256], DType::F16, 163, true),
+        ([512, 128], DType::F16, 32, false),
+        ([512, 16], DType::F16, 227, false),
+        // Eight rows of a head are no panel; 32 panels keep enough of 132 units busy, 16 do not.
+        ([2, 128], DType::F16, 227, false),
+        ([32, 128], DType::F16, 227, true),
+        ([16, 128], DType::F16, 227, false),
+    ] {
+        let name = kernel(extents, kv, memory);
+        assert_eq!(name.contains("_rows32_"), is_panel, "{name}: {extents:?} {kv}, {memory} KiB");
+    }
+}
 
 #[test]
 fn operations_count_the_keys_that_the_last_queries_attend() {

@@ -60,6 +60,11 @@ struct Tile {
     static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
     // Values that are in flight.
     static constexpr constant uint AT_ONCE = 8;
+    // Parts of a query or key, of SLOTS elements; those of queries that a thread loads.
+    static constexpr constant uint PARTS = LANES;
+    static constexpr constant uint OWN = (ROWS * PARTS + THREADS - 1) / THREADS;
+    // Floats that the simdgroups' sums meet in.
+    static constexpr constant uint MET = ROWS > 8 ? 0 : 8 * THREADS;
 
     typedef LaneSums<ROWS * BATCH, LANES> Tree;
     typedef CachedRow<KV> Row;
@@ -91,14 +96,14 @@ struct Tile {
     KeyRange stored;
     KeyRange common;
     Newest newest;
-    // A thread's part of a query, until it is shared; elements of keys in flight.
-    float own_query[SLOTS];
+    // A thread's parts of queries, until they are shared; elements of keys in flight.
+    float own_queries[OWN][SLOTS];
     typename Row::Eight words[BATCH];
 
     Tile(constant Params& p, device const Q* q, device const KV* k, device const KV* v, device const M* mask, threadgroup float* shared, uint lane,
          uint simdgroup, uint tile, uint head)
         : p(p), q(q), v(v), mask(mask), weights(shared), meeting(weights + ROWS * BLOCK),
-          queries(reinterpret_cast<threadgroup float4*>(meeting + 8 * THREADS)), dense(reinterpret_cast<threadgroup float*>(queries + 2 * ROWS * LANES)),
+          queries(reinterpret_cast<threadgroup float4*>(meeting + MET)), dense(reinterpret_cast<threadgroup float*>(queries + 2 * ROWS * LANES)),
           ranges(reinterpret_cast<threadgroup KeyRange*>(dense + 8 * ROWS)), lane(lane), simdgroup(simdgroup),
           group(uint(p.score.heads) / uint(p.score.kv_heads)), rows(uint(p.score.queries) * group), batch(head / uint(p.score.kv_heads)),
           kv_head(head % uint(p.score.kv_heads)), first(tile * ROWS), first_key(k + row_of(p.score.k, batch, kv_head, 0)), key_step(int(p.score.k.token)),
@@ -117,25 +122,46 @@ struct Tile {
 
     // To be called before all else.
     void begin(device const int* positions, device const int* lengths) {
-        if (thread_index() < ROWS * LANES) {
-            load_query(thread_index() / LANES, thread_index() % LANES * SLOTS, own_query);
+#pragma unroll
+        for (uint i = 0; i < OWN; ++i) {
+            const uint part = i * THREADS + thread_index();
+            if (part < ROWS * PARTS) {
+                load_query(part / PARTS, part % PARTS * SLOTS, own_queries[i]);
+            }
         }
         if (thread_index() < ROWS) {
             ranges[thread_index()] = attended(p.score, positions, lengths, batch, query(thread_index()));
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        keys = {0xffffffffu, 0};
-        common = {0, 0xffffffffu};
+        keys = attended_by<ROWS>(0);
+        stored = keys;
+        common = attended_by_all<ROWS>(0);
+    }
+
+    // The keys that any of N rows from `row` on may attend.
+    template <uint N>
+    KeyRange attended_by(uint row) const {
+        KeyRange any = {0xffffffffu, 0};
 #pragma unroll
-        for (uint r = 0; r < ROWS; ++r) {
-            const KeyRange range = ranges[r];
-            common = {max(common.start, range.start), min(common.end, range.end)};
-            if (range.start < range.end) {
-                keys = {min(keys.start, range.start), max(keys.end, range.end)};
+        for (uint r = 0; r < N; ++r) {
+            const KeyRange range = ranges[row + r];
+            if (!range.is_empty()) {
+                any = {min(any.start, range.start), max(any.end, range.end)};
             }
         }
-        keys.start = min(keys.start, keys.end);
-        stored = keys;
+        return {min(any.start, any.end), any.end};
+    }
+
+    // Those that all of them attend.
+    template <uint N>
+    KeyRange attended_by_all(uint row) const {
+        KeyRange all = {0, 0xffffffffu};
+#pragma unroll
+        for (uint r = 0; r < N; ++r) {
+            const KeyRange range = ranges[row + r];
+            all = {max(all.start, range.start), min(all.end, range.end)};
+        }
+        return all;
     }
 
     // The same for rows that all attend `range`; whoever calls it puts the queries.
@@ -158,17 +184,22 @@ struct Tile {
 
     // To be called before scores are made.
     void share_queries() {
-        if (thread_index() < ROWS * LANES) {
-            queries[thread_index()] = float4(own_query[0], own_query[1], own_query[2], own_query[3]);
-            queries[ROWS * LANES + thread_index()] = float4(own_query[4], own_query[5], own_query[6], own_query[7]);
+#pragma unroll
+        for (uint i = 0; i < OWN; ++i) {
+            const uint part = i * THREADS + thread_index();
+            if (part < ROWS * PARTS) {
+                thread const float* x = own_queries[i];
+                queries[part] = float4(x[0], x[1], x[2], x[3]);
+                queries[ROWS * PARTS + part] = float4(x[4], x[5], x[6], x[7]);
+            }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
-    // A lane's elements of a query.
-    void shared_query(uint r, thread float (&slots)[SLOTS]) const {
+    // A part of a query, SLOTS elements.
+    void shared_query(uint r, uint part, thread float (&slots)[SLOTS]) const {
         for (uint i = 0; i < SLOTS; ++i) {
-            slots[i] = queries[(i / 4 * ROWS + r) * LANES + lane % LANES][i % 4];
+            slots[i] = queries[(i / 4 * ROWS + r) * PARTS + part][i % 4];
         }
     }
 
@@ -176,13 +207,27 @@ struct Tile {
         load_slots(q + row_of(p.score.q, batch, head(r), query(r)), element, uint(p.score.width), -0.0f, slots);
     }
 
+    // The first key of the simdgroup's group of a block.
+    uint group_of(uint block) const { return block * BLOCK + simdgroup * GROUP; }
+
     // A lane's part of the keys of a block: that of the one it has in turn `turn`.
-    uint key_of(uint block, uint turn) const { return block * BLOCK + simdgroup * GROUP + lane / LANES + turn * TOGETHER; }
+    uint key_of(uint block, uint turn) const { return group_of(block) + lane / LANES + turn * TOGETHER; }
     device const KV* key_at(uint key) const { return newest.nearest(first_key, stored, key, key_step); }
+
+    // A part of a key, as it lies in memory.
+    typename Row::Eight key_part(uint key, uint part) const {
+        device const KV* row = key_at(key);
+        if (wide_keys) {
+            return Row::eight(row, part * SLOTS, LANES * SLOTS);
+        }
+        float y[SLOTS];
+        load_slots(row, part * SLOTS, uint(p.score.width), 0.0f, y);
+        return narrow_words<KV>(y);
+    }
 
     // Sends for the first keys of a block: what is done until `score` costs no time.
     void start_keys(uint block) {
-        stored = newest.turn(block * BLOCK + simdgroup * GROUP, newest.stored(keys));
+        stored = newest.turn(group_of(block), newest.stored(keys));
         if (wide_keys && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < BATCH; ++i) {
@@ -193,19 +238,12 @@ struct Tile {
 
     // Whether all rows attend all keys of the simdgroup's group.
     bool is_common(uint block) const {
-        const uint key = block * BLOCK + simdgroup * GROUP;
-        return common.start <= key && key + GROUP <= common.end && !stored.is_empty();
-    }
-
-    // Whether any row may attend a key of the simdgroup's group.
-    bool is_attended(uint block) const {
-        const uint key = block * BLOCK + simdgroup * GROUP;
-        return key < keys.end && key + GROUP > keys.start;
+        return common.holds_all(group_of(block), GROUP) && !stored.is_empty();
     }
 
     // Leaves the block's scores in `weights`, before soft cap and mask; negative infinity where a row does not attend a key.
     void score(uint block) {
-        if (!is_attended(block)) {
+        if (!keys.meets(group_of(block), GROUP)) {
             for (uint r = 0; r < ROWS; ++r) {
                 weights[r * BLOCK + simdgroup * GROUP + lane] = -INFINITY;
             }
@@ -226,7 +264,7 @@ struct Tile {
         float x[ROWS][SLOTS];
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            shared_query(r, x[r]);
+            shared_query(r, lane % LANES, x[r]);
         }
         const uint element = lane % LANES * SLOTS;
         const long step = long(key_step) * TOGETHER;
@@ -273,7 +311,7 @@ struct Tile {
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             float x[SLOTS], y[SLOTS], slots[SLOTS];
-            shared_query(r, x);
+            shared_query(r, lane % LANES, x);
             load_slots(at, element, stored.is_empty() ? 0 : width, 0.0f, y);
             newest.replace_key(key, element, y);
             multiply(x, y, slots);
@@ -306,9 +344,13 @@ struct Tile {
         weights[r * BLOCK + key % BLOCK] = attended || attends(r, key) ? dot * p.score.scale : -INFINITY;
     }
 
-    // The soft cap and the mask, for the lane's scores.
-    void adjust(uint block, threadgroup float* own) const {
-        const uint r = simdgroup, key = block * BLOCK + lane * SLOTS;
+    // The soft cap and the mask, if there are any, for the lane's scores of row r, which is the simdgroup's.
+    void adjust(uint r, uint block) const {
+        if (p.score.softcap <= 0.0f && p.score.mask_type == NO_MASK) {
+            return;
+        }
+        threadgroup float* own = weights + r * BLOCK + lane * SLOTS;
+        const uint key = block * BLOCK + lane * SLOTS;
 #pragma unroll 1
         for (uint i = 0; i < SLOTS; ++i) {
             if (attends(r, key + i)) {
@@ -317,13 +359,9 @@ struct Tile {
         }
     }
 
-    // Turns the scores of the simdgroup's row into weights.
-    State weigh(uint block) {
-        threadgroup float* own = weights + simdgroup * BLOCK + lane * SLOTS;
-        if (p.score.softcap > 0.0f || p.score.mask_type != NO_MASK) {
-            adjust(block, own);
-        }
-        threadgroup float4* four = reinterpret_cast<threadgroup float4*>(own);
+    // Turns the scores of row r into weights.
+    State weigh(uint r) {
+        threadgroup float4* four = reinterpret_cast<threadgroup float4*>(weights + r * BLOCK + lane * SLOTS);
         float slots[SLOTS];
         float greatest = -INFINITY;
         for (uint i = 0; i < SLOTS; ++i) {
@@ -344,12 +382,12 @@ struct Tile {
         zeros += simd_shuffle_xor(zeros, 1);
         zeros += simd_shuffle_xor(zeros, 2);
         if (lane % 4 == 0) {
-            dense[simdgroup * 8 + lane / 4] = zeros;
+            dense[r * 8 + lane / 4] = zeros;
         }
         return {greatest, combine_lanes<Add>(combine_slots<Add>(slots))};
     }
 
-    // The simdgroup's values, each lane's elements from `chunk` on; the first ones, or those that come next.
+    // A lane's elements of values, from `chunk` on; those of a group of keys, the first ones, or those that come next.
     struct Values {
         Value at[AT_ONCE];
         device const KV* start;
@@ -360,19 +398,25 @@ struct Tile {
         bool wide;
     };
 
-    // Sends for the first values of a block: what is done until `sum_values` costs no time.
-    void start_values(uint block, uint chunk, thread Values& values) const {
+    // Where values are.
+    Values values_of(uint chunk) const {
         const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
+        Values values;
         values.column = column;
         values.start = v + row_of(p.v, batch, kv_head, 0);
         values.step = int(p.v.token);
-        values.first_key = block * BLOCK + simdgroup * GROUP;
         values.width = column < width ? width - column : 0;
         values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start + column) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
+        return values;
+    }
+
+    // Sends for the first values of the group from `first_key` on: what is done until `sum_values` costs no time.
+    void start_values(uint first_key, thread Values& values) const {
+        values.first_key = first_key;
         if (values.wide && !stored.is_empty()) {
 #pragma unroll
             for (uint i = 0; i < AT_ONCE; ++i) {
-                values.at[i] = Row::template few<COLUMNS>(value_at(values, i), column, width);
+                values.at[i] = Row::template few<COLUMNS>(value_at(values, i), values.column, uint(p.value_width));
             }
         }
     }
@@ -381,22 +425,23 @@ struct Tile {
         return newest.nearest(values.start, stored, values.first_key + i, values.step);
     }
 
-    // Sums the simdgroup's group of weighted values.
-    void sum_values(thread Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
-        for (uint i = 0; i < ROWS * COLUMNS; ++i) {
+    // Sums the values of group `number` of a block, weighted, for N rows from `row` on.
+    template <uint N>
+    void sum_values(thread Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
+        for (uint i = 0; i < N * COLUMNS; ++i) {
             sums[i / COLUMNS][i % COLUMNS] = 0.0f;
         }
         float zeros = newest.is_among(values.first_key, GROUP) || stored.is_empty() ? 1.0f : 0.0f;
 #pragma unroll
-        for (uint r = 0; r < ROWS; ++r) {
-            zeros += dense[r * 8 + simdgroup];
+        for (uint r = 0; r < N; ++r) {
+            zeros += dense[(row + r) * 8 + number];
         }
         if (!values.wide) {
-            add_any(values, sums);
+            add_any(values, number, row, sums);
         } else if (zeros == 0.0f) {
-            add_values<true>(values, sums);
+            add_values<true>(values, number, row, sums);
         } else {
-            add_values<false>(values, sums);
+            add_values<false>(values, number, row, sums);
         }
     }
 
@@ -404,9 +449,9 @@ struct Tile {
     uint group_end(uint first_key) const { return keys.end > first_key ? min(keys.end - first_key, GROUP) : 0; }
 
     // Adds the weighted values. Unless DENSE, some weights are zero, whose values are passed over, or a key is not in memory.
-    template <bool DENSE>
-    void add_values(thread Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
-        threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + simdgroup * GROUP);
+    template <bool DENSE, uint N>
+    void add_values(thread Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
+        threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + row * BLOCK + number * GROUP);
         const uint end = group_end(values.first_key);
         const long step = values.step;
         device const KV* next = newest.at(values.start, values.first_key + AT_ONCE, values.step);
@@ -428,7 +473,7 @@ struct Tile {
                     next += step;
                 }
 #pragma unroll
-                for (uint r = 0; r < ROWS; ++r) {
+                for (uint r = 0; r < N; ++r) {
                     const float4 weight = own[(r * BLOCK + first + part) / 4];
 #pragma unroll
                     for (uint i = 0; i < 4; ++i) {
@@ -442,7 +487,8 @@ struct Tile {
     }
 
     // The same for values of any width and alignment.
-    void add_any(thread const Values& values, thread float (&sums)[ROWS][COLUMNS]) const {
+    template <uint N>
+    void add_any(thread const Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
         const uint end = values.width > 0 ? group_end(values.first_key) : 0;
         for (uint i = 0; i < end; ++i) {
             device const KV* from = value_at(values, i);
@@ -452,8 +498,8 @@ struct Tile {
             }
             newest.replace_value(values.first_key + i, values.column, value);
 #pragma unroll
-            for (uint r = 0; r < ROWS; ++r) {
-                const float weight = weights[r * BLOCK + simdgroup * GROUP + i];
+            for (uint r = 0; r < N; ++r) {
+                const float weight = weights[(row + r) * BLOCK + number * GROUP + i];
                 for (uint c = 0; c < COLUMNS && weight != 0.0f; ++c) {
                     sums[r][c] = fma(weight, value[c], sums[r][c]);
                 }

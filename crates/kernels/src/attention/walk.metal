@@ -15,11 +15,12 @@ inline void walk(thread T& tile, device Q* y) {
     for (uint block = tile.first_block(); block < tile.last_block(); ++block) {
         tile.start_keys(block);
         tile.score(block);
-        typename T::Values coming;
-        tile.start_values(block, 0, coming);
+        typename T::Values coming = tile.values_of(0);
+        tile.start_values(tile.group_of(block), coming);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (tile.simdgroup < ROWS) {
-            const State next = tile.weigh(block);
+            tile.adjust(tile.simdgroup, block);
+            const State next = tile.weigh(tile.simdgroup);
             const Factors f = Factors::of(state.greatest, next.greatest);
             state = {Greatest::apply(state.greatest, next.greatest), f.combine(state.sum, next.sum)};
             if (tile.lane == 0) {
@@ -30,9 +31,10 @@ inline void walk(thread T& tile, device Q* y) {
 #pragma unroll
         for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
             float sums[ROWS][COLUMNS];
-            tile.sum_values(coming, sums);
+            tile.sum_values(coming, tile.simdgroup, 0, sums);
             if (chunk + 1 < CHUNKS) {
-                tile.start_values(block, chunk + 1, coming);
+                coming = tile.values_of(chunk + 1);
+                tile.start_values(tile.group_of(block), coming);
             }
 #pragma unroll
             for (uint pass = 0; pass < T::PASSES; ++pass) {

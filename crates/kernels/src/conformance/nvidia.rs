@@ -35,7 +35,7 @@ impl Operator for ForNvidia {
 
 impl Case {
     /// Bytes of threadgroup memory that a threadgroup of [`Case::for_nvidia`] may have.
-    pub const NVIDIA_THREADGROUP_MEMORY: usize = 64 << 10;
+    pub const NVIDIA_THREADGROUP_MEMORY: usize = 227 << 10;
 
     /// The case as it is planned for one of NVIDIA's GPUs with so many compute units, on whatever device has simdgroups: kernels that only those GPUs get, and
     /// that are Metal text, can so be run on the simulator.

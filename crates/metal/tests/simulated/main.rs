@@ -10,4 +10,5 @@ mod device;
 mod forgetful;
 mod hazards;
 mod math;
+mod panels;
 mod rejections;

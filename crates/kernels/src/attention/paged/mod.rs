@@ -37,7 +37,7 @@ pub const PAGE: usize = 32;
 /// What a kernel reports of a page that it rejects.
 pub(crate) const REJECTION: &str = "a table names a page that the cache does not have: give every attended key a page below the cache's count";
 
-const fn files(kernel: MetalFile) -> [MetalFile; 19] {
+const fn files(walk: MetalFile, kernel: MetalFile) -> [MetalFile; 19] {
     [
         metal::TYPES,
         metal::LAUNCHES,
@@ -55,14 +55,22 @@ const fn files(kernel: MetalFile) -> [MetalFile; 19] {
         gpu::STATES,
         gpu::TILE,
         gpu::SUMS,
-        gpu::WALK,
+        walk,
         PAGES,
         kernel,
     ]
 }
 const PAGES: MetalFile = metal_file!("attention/paged/pages.metal");
-const WHOLE: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/paged.metal")), "attention_paged").with_error_flag(REJECTION);
-const SPLIT: MetalForm = MetalForm::new(&files(metal_file!("attention/paged/split.metal")), "attention_paged_split").with_error_flag(REJECTION);
+const WHOLE: gpu::Walks = {
+    const KERNEL: MetalFile = metal_file!("attention/paged/paged.metal");
+    gpu::Walks {
+        name: "attention_paged",
+        tiles: MetalForm::new(&files(gpu::WALK, KERNEL), "attention_paged").with_error_flag(REJECTION),
+        panels: MetalForm::new(&files(gpu::PANELS, KERNEL), "attention_paged").with_error_flag(REJECTION),
+    }
+};
+const SPLIT: MetalForm =
+    MetalForm::new(&files(gpu::WALK, metal_file!("attention/paged/split.metal")), "attention_paged_split").with_error_flag(REJECTION);
 
 attributes! {
     /// Causal attention over pages.
@@ -181,8 +189,7 @@ impl PagedAttention {
             return end.plan(launch, attention, inputs.q.dtype, [positions, lengths]);
         }
         let buffers = buffers.into_iter().chain([(Parameter::write("y", inputs.q.dtype), Argument::Output(0))]);
-        let launch = Launch::on_gpu(shape.key("attention_paged", &types), WHOLE, params, buffers);
-        Ok(shape.over_tiles(launch, attention)?.into())
+        Ok(WHOLE.launch(&types, shape, attention, params, buffers, device)?.into())
     }
 }
 
