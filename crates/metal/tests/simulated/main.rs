@@ -4,11 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a helper that fails fails its test")]
 
 mod adapter;
-mod byte_products;
 mod conformance;
 mod device;
 mod forgetful;
 mod hazards;
 mod math;
-mod panels;
+mod nvidia;
 mod rejections;

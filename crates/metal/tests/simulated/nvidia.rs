@@ -1,20 +1,26 @@
-//! Quantised layers as plans have them for NVIDIA's GPUs alone: of many rows on matrix units for integers, and of one row by twice as many simdgroups.
+//! Kernels as plans have them for NVIDIA's GPUs alone: quantised layers of many rows on matrix units for integers, and of one row by twice as many simdgroups;
+//! strict attention of many rows.
 
 use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use elinvar_core::{Device, DeviceKind};
 use elinvar_cpu::CpuBackend;
 use elinvar_kernels::conformance::{self, Placement};
-use elinvar_metal::{MetalBackend, Simulated, SimulatorOptions};
+use elinvar_metal::{MetalBackend, Seed, Simulated, SimulatorOptions};
 use elinvar_sim::Config;
 
-#[test]
-fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
+/// The simulator with the threadgroup memory of NVIDIA's GPUs, its seed, and a CPU.
+fn devices() -> (Device, Seed, Device) {
     let config = Config { threadgroup_memory: conformance::Case::NVIDIA_THREADGROUP_MEMORY, ..Config::default() };
     let options = SimulatorOptions { config, ..SimulatorOptions::default() };
     let seed = options.seed.clone();
     let device = Device::new(MetalBackend::new(Simulated::new(options).unwrap(), DeviceKind::MetalSim));
-    let cpu = Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap());
+    (device, seed, Device::new(CpuBackend::new(NonZeroUsize::new(1)).unwrap()))
+}
+
+#[test]
+fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
+    let (device, seed, cpu) = devices();
     let (mut tried, mut skipped, mut narrow, mut normalised) = (0, 0, 0, BTreeSet::new());
     let is_strict = |case: &conformance::Case| case.operator.name() == "quantized_linear" && !case.operator.precision().is_fast();
     for case in conformance::cases().into_iter().filter(is_strict) {
@@ -47,4 +53,27 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     }
     assert!(tried >= 7 && narrow >= 3, "{narrow} of {tried}");
     assert!(["rows8", "rows16", "rows64"].iter().all(|rows| normalised.iter().any(|name| name.ends_with(rows))), "{normalised:?}");
+}
+
+#[test]
+fn attention_of_many_rows_as_for_nvidia_has_the_bits_of_the_cpu_and_no_findings() {
+    let (device, seed, cpu) = devices();
+    let is_strict =
+        |case: &conformance::Case| ["attention", "paged_attention"].contains(&case.operator.name()) && !case.operator.precision().is_fast();
+    let panel = |case: &conformance::Case| {
+        let plan = case.plan(device.properties()).unwrap();
+        plan.launches.iter().map(|launch| launch.kernel.key.to_string()).find(|name| name.contains("_rows32_"))
+    };
+    let cases = conformance::cases().into_iter().filter(is_strict).map(|case| case.for_nvidia(1)).filter(|case| panel(case).is_some()).collect();
+    let mut kernels = BTreeSet::new();
+    for (i, case) in conformance::sample(cases, device.properties()).into_iter().enumerate() {
+        kernels.extend(panel(&case));
+        seed.set(i as u64 % 4);
+        conformance::compare(&case, &device, &cpu, Placement::ALL[i % 2]).unwrap();
+    }
+    for part in
+        ["attention_f32_", "attention_paged_", "_f32_f32_", "_f32_f16_", "_f32_bf16_", "_lanes4_", "_lanes8_", "_lanes16_", "_lanes32_", "_chunks2"]
+    {
+        assert!(kernels.iter().any(|name| name.contains(part)), "no kernel of {part}: {kernels:#?}");
+    }
 }
