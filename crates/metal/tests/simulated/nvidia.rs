@@ -55,19 +55,22 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
     assert!(["rows8", "rows16", "rows64"].iter().all(|rows| normalised.iter().any(|name| name.ends_with(rows))), "{normalised:?}");
 }
 
+/// The kernel of a case's plan for tiles of many rows, if it has one.
+fn panel(case: &conformance::Case, device: &Device) -> Option<String> {
+    let plan = case.plan(device.properties()).unwrap();
+    plan.launches.iter().map(|launch| launch.kernel.key.to_string()).find(|name| name.contains("_rows32_"))
+}
+
 #[test]
 fn attention_of_many_rows_as_for_nvidia_has_the_bits_of_the_cpu_and_no_findings() {
     let (device, seed, cpu) = devices();
     let is_strict =
         |case: &conformance::Case| ["attention", "paged_attention"].contains(&case.operator.name()) && !case.operator.precision().is_fast();
-    let panel = |case: &conformance::Case| {
-        let plan = case.plan(device.properties()).unwrap();
-        plan.launches.iter().map(|launch| launch.kernel.key.to_string()).find(|name| name.contains("_rows32_"))
-    };
-    let cases = conformance::cases().into_iter().filter(is_strict).map(|case| case.for_nvidia(1)).filter(|case| panel(case).is_some()).collect();
+    let cases =
+        conformance::cases().into_iter().filter(is_strict).map(|case| case.for_nvidia(1)).filter(|case| panel(case, &device).is_some()).collect();
     let mut kernels = BTreeSet::new();
     for (i, case) in conformance::sample(cases, device.properties()).into_iter().enumerate() {
-        kernels.extend(panel(&case));
+        kernels.extend(panel(&case, &device));
         seed.set(i as u64 % 4);
         conformance::compare(&case, &device, &cpu, Placement::ALL[i % 2]).unwrap();
     }
@@ -75,5 +78,16 @@ fn attention_of_many_rows_as_for_nvidia_has_the_bits_of_the_cpu_and_no_findings(
         ["attention_f32_", "attention_paged_", "_f32_f32_", "_f32_f16_", "_f32_bf16_", "_lanes4_", "_lanes8_", "_lanes16_", "_lanes32_", "_chunks2"]
     {
         assert!(kernels.iter().any(|name| name.contains(part)), "no kernel of {part}: {kernels:#?}");
+    }
+}
+
+#[test]
+fn attention_of_many_rows_rejects_pages_that_the_cache_does_not_have() {
+    let (device, _, _) = devices();
+    let paged = conformance::rejected().into_iter().filter(|case| case.operator.name() == "paged_attention").map(|case| case.for_nvidia(1));
+    let cases: Vec<_> = paged.filter(|case| panel(case, &device).is_some()).collect();
+    assert!(cases.len() >= 2, "{}", cases.len());
+    for case in cases {
+        conformance::reject(&case, &device, Placement::Odd).unwrap();
     }
 }
