@@ -68,7 +68,8 @@ template <uint ROWS, uint COLUMNS, uint CHUNKS, typename T, typename L>
 inline void sum_block(thread T& tile, uint block, L left) {
     const uint width = uint(tile.p.value_width);
     tile.score(block);
-    typename T::Values coming = tile.values_of(0);
+    typename T::Values coming;
+    tile.find_values(0, coming);
     tile.start_values(tile.group_of(block), coming);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (tile.simdgroup < ROWS) {
@@ -84,7 +85,7 @@ inline void sum_block(thread T& tile, uint block, L left) {
         float sums[ROWS][COLUMNS];
         tile.sum_values(coming, tile.simdgroup, 0, sums);
         if (chunk + 1 < CHUNKS) {
-            coming = tile.values_of(chunk + 1);
+            tile.find_values(chunk + 1, coming);
             tile.start_values(tile.group_of(block), coming);
         }
 #pragma unroll

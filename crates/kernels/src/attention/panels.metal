@@ -132,7 +132,7 @@ inline void score_band(thread T& tile, thread const StagedKeys<T>& staged, uint 
 // The queries are shared.
 template <uint COLUMNS, uint CHUNKS, typename T, typename Q>
 inline void walk(thread T& tile, device Q* y) {
-    constexpr uint OWN = T::HEIGHT / 8, BANDS = T::HEIGHT / SCORED;
+    constexpr uint OWN = T::SUMMED, BANDS = T::HEIGHT / SCORED;
     typedef StagedKeys<T> Staged;
     constant Params& p = tile.p;
     const Staged staged = {reinterpret_cast<threadgroup typename Staged::Part*>(tile.ranges + T::HEIGHT)};
@@ -177,7 +177,8 @@ inline void walk(thread T& tile, device Q* y) {
             for (uint i = 0; i < OWN * COLUMNS; ++i) {
                 sums[i / COLUMNS][i % COLUMNS] = 0.0f;
             }
-            typename T::Values coming = tile.values_of(chunk);
+            typename T::Values coming;
+            tile.find_values(chunk, coming);
             for (uint group = 0; group < BLOCK / GROUP; ++group) {
                 const uint key = block * BLOCK + group * GROUP;
                 if (summed.meets(key, GROUP)) {

@@ -58,8 +58,9 @@ struct Tile {
     // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are in flight meanwhile.
     static constexpr constant uint TOGETHER = 32 / LANES;
     static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
-    // Values that are in flight.
+    // Values that are in flight; rows whose values a simdgroup sums: all of them, or its own of a panel.
     static constexpr constant uint AT_ONCE = 8;
+    static constexpr constant uint SUMMED = ROWS > 8 ? ROWS / 8 : ROWS;
     // Parts of a query or key, of SLOTS elements; those of queries that a thread loads.
     static constexpr constant uint PARTS = LANES;
     static constexpr constant uint OWN = (ROWS * PARTS + THREADS - 1) / THREADS;
@@ -398,16 +399,14 @@ struct Tile {
         bool wide;
     };
 
-    // Where values are.
-    Values values_of(uint chunk) const {
+    // Finds where values are.
+    void find_values(uint chunk, thread Values& values) const {
         const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
-        Values values;
         values.column = column;
         values.start = v + row_of(p.v, batch, kv_head, 0);
         values.step = int(p.v.token);
         values.width = column < width ? width - column : 0;
         values.wide = values.width >= COLUMNS && reinterpret_cast<ulong>(values.start + column) % (COLUMNS * sizeof(KV)) == 0 && values.step % int(COLUMNS) == 0;
-        return values;
     }
 
     // Sends for the first values of the group from `first_key` on: what is done until `sum_values` costs no time.
@@ -425,15 +424,14 @@ struct Tile {
         return newest.nearest(values.start, stored, values.first_key + i, values.step);
     }
 
-    // Sums the values of group `number` of a block, weighted, for N rows from `row` on.
-    template <uint N>
-    void sum_values(thread Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
-        for (uint i = 0; i < N * COLUMNS; ++i) {
+    // Sums the values of group `number` of a block, weighted, for SUMMED rows from `row` on.
+    void sum_values(thread Values& values, uint number, uint row, thread float (&sums)[SUMMED][COLUMNS]) const {
+        for (uint i = 0; i < SUMMED * COLUMNS; ++i) {
             sums[i / COLUMNS][i % COLUMNS] = 0.0f;
         }
         float zeros = newest.is_among(values.first_key, GROUP) || stored.is_empty() ? 1.0f : 0.0f;
 #pragma unroll
-        for (uint r = 0; r < N; ++r) {
+        for (uint r = 0; r < SUMMED; ++r) {
             zeros += dense[(row + r) * 8 + number];
         }
         if (!values.wide) {
@@ -449,8 +447,8 @@ struct Tile {
     uint group_end(uint first_key) const { return keys.end > first_key ? min(keys.end - first_key, GROUP) : 0; }
 
     // Adds the weighted values. Unless DENSE, some weights are zero, whose values are passed over, or a key is not in memory.
-    template <bool DENSE, uint N>
-    void add_values(thread Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
+    template <bool DENSE>
+    void add_values(thread Values& values, uint number, uint row, thread float (&sums)[SUMMED][COLUMNS]) const {
         threadgroup const float4* own = reinterpret_cast<threadgroup const float4*>(weights + row * BLOCK + number * GROUP);
         const uint end = group_end(values.first_key);
         const long step = values.step;
@@ -473,7 +471,7 @@ struct Tile {
                     next += step;
                 }
 #pragma unroll
-                for (uint r = 0; r < N; ++r) {
+                for (uint r = 0; r < SUMMED; ++r) {
                     const float4 weight = own[(r * BLOCK + first + part) / 4];
 #pragma unroll
                     for (uint i = 0; i < 4; ++i) {
@@ -487,8 +485,7 @@ struct Tile {
     }
 
     // The same for values of any width and alignment.
-    template <uint N>
-    void add_any(thread const Values& values, uint number, uint row, thread float (&sums)[N][COLUMNS]) const {
+    void add_any(thread const Values& values, uint number, uint row, thread float (&sums)[SUMMED][COLUMNS]) const {
         const uint end = values.width > 0 ? group_end(values.first_key) : 0;
         for (uint i = 0; i < end; ++i) {
             device const KV* from = value_at(values, i);
@@ -498,7 +495,7 @@ struct Tile {
             }
             newest.replace_value(values.first_key + i, values.column, value);
 #pragma unroll
-            for (uint r = 0; r < N; ++r) {
+            for (uint r = 0; r < SUMMED; ++r) {
                 const float weight = weights[(row + r) * BLOCK + number * GROUP + i];
                 for (uint c = 0; c < COLUMNS && weight != 0.0f; ++c) {
                     sums[r][c] = fma(weight, value[c], sums[r][c]);

@@ -15,7 +15,8 @@ inline void walk(thread T& tile, device Q* y) {
     for (uint block = tile.first_block(); block < tile.last_block(); ++block) {
         tile.start_keys(block);
         tile.score(block);
-        typename T::Values coming = tile.values_of(0);
+        typename T::Values coming;
+        tile.find_values(0, coming);
         tile.start_values(tile.group_of(block), coming);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (tile.simdgroup < ROWS) {
@@ -33,7 +34,7 @@ inline void walk(thread T& tile, device Q* y) {
             float sums[ROWS][COLUMNS];
             tile.sum_values(coming, tile.simdgroup, 0, sums);
             if (chunk + 1 < CHUNKS) {
-                coming = tile.values_of(chunk + 1);
+                tile.find_values(chunk + 1, coming);
                 tile.start_values(tile.group_of(block), coming);
             }
 #pragma unroll

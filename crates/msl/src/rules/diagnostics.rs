@@ -65,7 +65,7 @@ fn is_about_call(message: &str) -> bool {
     STARTS.iter().any(|start| message.starts_with(start))
 }
 
-/// Instantiations that clang gave up because plain C++ rejects what Metal does not: later calls of them find no function.
+/// Instantiations that clang gave up because plain C++ rejects what Metal does not, and those that asked for them: later calls of either find no function.
 struct Invalidated<'a> {
     names: HashSet<&'a str>,
     module: &'a Module,
@@ -78,11 +78,11 @@ impl<'a> Invalidated<'a> {
     where
         'a: 'n,
     {
-        let instance = |notes: &[Diagnostic<'a>]| {
-            let note = notes.iter().find(|note| note.message.starts_with("in instantiation of"))?;
-            without_arguments(note.message.split('\'').nth(1)?).rsplit("::").next()
+        let instances = |notes: &'n [Diagnostic<'a>]| {
+            let requested = notes.iter().filter(|note| note.message.starts_with("in instantiation of"));
+            requested.filter_map(|note| without_arguments(note.message.split('\'').nth(1)?).rsplit("::").next())
         };
-        Self { names: notes.filter_map(instance).collect(), module, lines: None }
+        Self { names: notes.flat_map(instances).collect(), module, lines: None }
     }
 
     fn is_called(&mut self, at: &Diagnostic<'_>) -> bool {
