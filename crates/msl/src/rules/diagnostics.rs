@@ -331,6 +331,18 @@ mod tests {
     }
 
     #[test]
+    fn what_asked_for_an_instantiation_that_was_given_up_is_not_found_later() {
+        let note = |message| Diagnostic { file: "a.metal", line: 1, level: "note", message };
+        let notes = [
+            note("in instantiation of function template specialization 'Row<float>::few<2U>' requested here"),
+            note("candidate constructor (the implicit copy constructor) not viable: cannot bind reference in address space '__global' to object"),
+            note("in instantiation of function template specialization 'sum<1U, Tile<float>>' requested here"),
+        ];
+        let module = Module::read("[[kernel]] void none() {}").unwrap();
+        assert_eq!(Invalidated::new(&module, std::iter::once(&notes[..])).names, HashSet::from(["few", "sum"]));
+    }
+
+    #[test]
     fn memory_is_named_as_metal_names_it() {
         assert_eq!(spaces("cannot initialize a variable of type '__global float *' with an lvalue of type 'float *'"), Some(("thread", "device")));
         let call = "candidate function not viable: no known conversion from '__local float *' to '__global float *' for 1st argument";
