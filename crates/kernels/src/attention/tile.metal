@@ -197,10 +197,10 @@ struct Tile {
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
-    // A part of a query, SLOTS elements.
-    void shared_query(uint r, uint part, thread float (&slots)[SLOTS]) const {
+    // A lane's elements of a query.
+    void shared_query(uint r, thread float (&slots)[SLOTS]) const {
         for (uint i = 0; i < SLOTS; ++i) {
-            slots[i] = queries[(i / 4 * ROWS + r) * PARTS + part][i % 4];
+            slots[i] = queries[(i / 4 * ROWS + r) * LANES + lane % LANES][i % 4];
         }
     }
 
@@ -265,7 +265,7 @@ struct Tile {
         float x[ROWS][SLOTS];
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
-            shared_query(r, lane % LANES, x[r]);
+            shared_query(r, x[r]);
         }
         const uint element = lane % LANES * SLOTS;
         const long step = long(key_step) * TOGETHER;
@@ -312,7 +312,7 @@ struct Tile {
 #pragma unroll
         for (uint r = 0; r < ROWS; ++r) {
             float x[SLOTS], y[SLOTS], slots[SLOTS];
-            shared_query(r, lane % LANES, x);
+            shared_query(r, x);
             load_slots(at, element, stored.is_empty() ? 0 : width, 0.0f, y);
             newest.replace_key(key, element, y);
             multiply(x, y, slots);
