@@ -46,11 +46,8 @@ const fn of_tiles(walk: MetalFile, kernel: MetalFile) -> [MetalFile; 17] {
 }
 
 const ATTENTION: MetalFile = metal_file!("attention/attention.metal");
-const WHOLE: Walks = Walks {
-    name: "attention",
-    tiles: MetalForm::new(&of_tiles(WALK, ATTENTION), "attention"),
-    panels: MetalForm::new(&of_tiles(PANELS, ATTENTION), "attention"),
-};
+const WHOLE: Walks =
+    Walks { tiles: MetalForm::new(&of_tiles(WALK, ATTENTION), "attention"), panels: MetalForm::new(&of_tiles(PANELS, ATTENTION), "attention") };
 const SPLIT: MetalForm = MetalForm::new(&of_tiles(WALK, metal_file!("attention/split.metal")), "attention_split");
 const COMBINE: MetalForm = MetalForm::new(
     &[
@@ -82,7 +79,6 @@ const STAGED: u64 = 128;
 
 /// A kernel that takes tiles over all their keys, and the same for panels.
 pub(super) struct Walks {
-    pub(super) name: &'static str,
     pub(super) tiles: MetalForm,
     pub(super) panels: MetalForm,
 }
@@ -104,7 +100,7 @@ impl Walks {
             // A row has factors and a scale besides.
             None => (shape, self.tiles, shape.memory() + 4 * (2 + 1) * shape.rows as usize),
         };
-        let launch = Launch::on_gpu(shape.key(self.name, types), form, block, buffers);
+        let launch = Launch::on_gpu(shape.key(form.function, types), form, block, buffers);
         Ok(over(launch, shape.tiles(params))?.with_threadgroup_memory(memory))
     }
 }

@@ -4,7 +4,7 @@
 //! ([`Scoring`]). A query that attends no key gives zeros. Computed in f32, rounded once.
 //!
 //! Memory traffic: each block of keys and values is read once for all the query heads that share it, and again for every 64 rows of
-//! queries (8 on a GPU; 32 of a head where it has memory for a panel, see `gpu`); nothing else leaves the cache. On a GPU few queries are spread over the
+//! queries (8 on a GPU; 32 of a head where it has memory for a panel, as in panels.metal); nothing else leaves the cache. On a GPU few queries are spread over the
 //! blocks of keys, and a second launch combines what they give.
 //!
 //! # Order

@@ -55,17 +55,20 @@ struct Tile {
     static constexpr constant uint MEETING = ROWS < THREADS / WIDTH ? ROWS : THREADS / WIDTH;
     static constexpr constant uint PASSES = ROWS / MEETING;
 
+    // Whether it is for panels.metal, which has scores and sums of its own.
+    static constexpr constant bool IS_PANEL = ROWS > 8;
+
     // Keys that a simdgroup scores together. A lane has some in turn, whose sums go up one tree, and whose successors are in flight meanwhile.
     static constexpr constant uint TOGETHER = 32 / LANES;
     static constexpr constant uint BATCH = LANES < 4 ? LANES : 4;
     // Values that are in flight; rows whose values a simdgroup sums: all of them, or its own of a panel.
     static constexpr constant uint AT_ONCE = 8;
-    static constexpr constant uint SUMMED = ROWS > 8 ? ROWS / 8 : ROWS;
+    static constexpr constant uint SUMMED = IS_PANEL ? ROWS / 8 : ROWS;
     // Parts of a query or key, of SLOTS elements; those of queries that a thread loads.
     static constexpr constant uint PARTS = LANES;
     static constexpr constant uint OWN = (ROWS * PARTS + THREADS - 1) / THREADS;
     // Floats that the simdgroups' sums meet in.
-    static constexpr constant uint MET = ROWS > 8 ? 0 : 8 * THREADS;
+    static constexpr constant uint MET = IS_PANEL ? 0 : 8 * THREADS;
 
     typedef LaneSums<ROWS * BATCH, LANES> Tree;
     typedef CachedRow<KV> Row;
@@ -399,7 +402,7 @@ struct Tile {
         bool wide;
     };
 
-    // Finds where values are.
+    // Finds where a chunk of values is.
     void find_values(uint chunk, thread Values& values) const {
         const uint width = uint(p.value_width), column = chunk * WIDTH + lane * COLUMNS;
         values.column = column;

@@ -28,7 +28,7 @@ pub fn findings(output: &str, module: &Module, strict_bfloat: bool) -> Vec<Lint>
         if error.message.starts_with("default initialization of an object of const type") && accepted.contains(&place.location()) {
             continue;
         }
-        if is_about_call(error.message) && invalidated.is_called(place) {
+        if is_about_call(error.message) && (was_given_up(notes) || invalidated.is_called(place)) {
             continue;
         }
         let lint = Lint { location: place.location(), rule, message };
@@ -65,7 +65,12 @@ fn is_about_call(message: &str) -> bool {
     STARTS.iter().any(|start| message.starts_with(start))
 }
 
-/// Instantiations that clang gave up because plain C++ rejects what Metal does not, and those that asked for them: later calls of either find no function.
+/// Whether what a call wants is an instantiation that clang has given up: it passes it over and has no reason to add.
+fn was_given_up(notes: &[Diagnostic<'_>]) -> bool {
+    notes.iter().any(|note| note.message.starts_with("candidate template ignored: substitution failure [") && note.message.ends_with(']'))
+}
+
+/// Instantiations that clang gave up because plain C++ rejects what Metal does not: later calls of them find no function.
 struct Invalidated<'a> {
     names: HashSet<&'a str>,
     module: &'a Module,
@@ -78,11 +83,11 @@ impl<'a> Invalidated<'a> {
     where
         'a: 'n,
     {
-        let instances = |notes: &'n [Diagnostic<'a>]| {
-            let requested = notes.iter().filter(|note| note.message.starts_with("in instantiation of"));
-            requested.filter_map(|note| without_arguments(note.message.split('\'').nth(1)?).rsplit("::").next())
+        let instance = |notes: &[Diagnostic<'a>]| {
+            let note = notes.iter().find(|note| note.message.starts_with("in instantiation of"))?;
+            without_arguments(note.message.split('\'').nth(1)?).rsplit("::").next()
         };
-        Self { names: notes.flat_map(instances).collect(), module, lines: None }
+        Self { names: notes.filter_map(instance).collect(), module, lines: None }
     }
 
     fn is_called(&mut self, at: &Diagnostic<'_>) -> bool {
@@ -331,15 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn what_asked_for_an_instantiation_that_was_given_up_is_not_found_later() {
-        let note = |message| Diagnostic { file: "a.metal", line: 1, level: "note", message };
-        let notes = [
-            note("in instantiation of function template specialization 'Row<float>::few<2U>' requested here"),
-            note("candidate constructor (the implicit copy constructor) not viable: cannot bind reference in address space '__global' to object"),
-            note("in instantiation of function template specialization 'sum<1U, Tile<float>>' requested here"),
-        ];
-        let module = Module::read("[[kernel]] void none() {}").unwrap();
-        assert_eq!(Invalidated::new(&module, std::iter::once(&notes[..])).names, HashSet::from(["few", "sum"]));
+    fn a_candidate_that_is_ignored_for_no_reason_was_given_up() {
+        let ignored = |message| was_given_up(&[Diagnostic { file: "a.metal", line: 1, level: "note", message }]);
+        assert!(ignored("candidate template ignored: substitution failure [with N = 1, T = T, L = Left]"));
+        assert!(!ignored("candidate template ignored: substitution failure [with T = int]: no type named 'type' in 'A<int>'"));
+        assert!(!ignored("candidate template ignored: couldn't infer template argument 'T'"));
+        assert!(!ignored("candidate function not viable: requires 1 argument, but 2 were provided"));
     }
 
     #[test]

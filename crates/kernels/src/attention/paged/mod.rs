@@ -64,7 +64,6 @@ const PAGES: MetalFile = metal_file!("attention/paged/pages.metal");
 const WHOLE: gpu::Walks = {
     const KERNEL: MetalFile = metal_file!("attention/paged/paged.metal");
     gpu::Walks {
-        name: "attention_paged",
         tiles: MetalForm::new(&files(gpu::WALK, KERNEL), "attention_paged").with_error_flag(REJECTION),
         panels: MetalForm::new(&files(gpu::PANELS, KERNEL), "attention_paged").with_error_flag(REJECTION),
     }
