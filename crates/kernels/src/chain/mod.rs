@@ -109,14 +109,18 @@ type Files = (&'static [MetalFile], Option<&'static [MetalFile]>);
 const PUSHES: [MetalFile; 2] =
     [MetalFile { name: "chain/alone", text: "#define PUSHES 0\n" }, MetalFile { name: "chain/pushes", text: "#define PUSHES 1\n" }];
 
-const fn few_rows(held: &'static str, pushes: usize) -> [MetalFile; 17] {
-    let (held, senders) = (MetalFile { name: "chain/held", text: held }, metal_file!("chain/senders.cu"));
+/// Whether rows are held.
+const HOLDS: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HELD = true;\n" };
+const SENT: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HELD = false;\n" };
+
+const fn few_rows(held: MetalFile, pushes: usize) -> [MetalFile; 17] {
+    let senders = metal_file!("chain/senders.cu");
     let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
     metal::joined(&[&first, &collective::PEERS, &[ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
 }
 /// The parts of held rows are small: another launch gathers them sooner.
-const HELD_ROWS: Files = (&few_rows("constexpr bool HELD = true;\n", 0), None);
-const FEW_ROWS: Files = (&few_rows("constexpr bool HELD = false;\n", 0), Some(&few_rows("constexpr bool HELD = false;\n", 1)));
+const HELD_ROWS: Files = (&few_rows(HOLDS, 0), None);
+const FEW_ROWS: Files = (&few_rows(SENT, 0), Some(&few_rows(SENT, 1)));
 
 /// The same of quantised matrices, of a format.
 macro_rules! of_formats {
@@ -124,13 +128,9 @@ macro_rules! of_formats {
         const fn decoded(format: Format) -> Files {
             match format {
                 $(Format::$format => {
-                    const fn files(pushes: usize) -> [MetalFile; 19] {
-                        let format = MetalFile {
-                            name: "chain/format",
-                            text: concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\nconstexpr bool HELD = false;\n"),
-                        };
+                    const fn files(pushes: usize) -> [MetalFile; 20] {
                         let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
-                        let last = [ChainProduct::METAL, TILES, VECTORS, quantized::METAL, format, RING, DECODERS, KERNEL];
+                        let last = [ChainProduct::METAL, TILES, VECTORS, quantized::METAL, quantized::cuda(Format::$format), SENT, RING, DECODERS, KERNEL];
                         metal::joined(&[&first, &collective::PEERS, &last])
                     }
                     const FILES: Files = (&files(0), Some(&files(1)));

@@ -8,7 +8,7 @@ pub(crate) mod case;
 mod evaluate;
 mod fused;
 mod gradients;
-mod nvidia;
+mod planned;
 mod rejected;
 mod rows;
 mod subnormals;

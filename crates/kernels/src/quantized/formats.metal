@@ -19,6 +19,7 @@ struct Plane {
 
 template <>
 struct Plane<0> {
+    static uint fields(uint, uint) { return 0; }
     uint bytes(uint) const { return 0; }
 
     template <typename Place>

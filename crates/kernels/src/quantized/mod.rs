@@ -7,11 +7,25 @@ pub(crate) mod packed;
 #[cfg(test)]
 mod tests;
 
+use elinvar_core::MetalFile;
 pub use encode::encode_group;
 pub use format::{CHUNK, Format};
 
 /// The layouts of [`Format`] in Metal: a struct for each, by the variant's name.
-pub(crate) const METAL: elinvar_core::MetalFile = crate::metal::metal_file!("quantized/formats.metal");
+pub(crate) const METAL: MetalFile = crate::metal::metal_file!("quantized/formats.metal");
+
+/// After them in CUDA C++, where they are a namespace: its end, and the format's struct as FORMAT.
+pub(crate) const fn cuda(format: Format) -> MetalFile {
+    macro_rules! of_formats {
+        ($($format:ident),*) => {
+            match format {
+                $(Format::$format => concat!("}\n#undef device\n#undef thread\ntypedef formats::", stringify!($format), " FORMAT;\n"),)*
+            }
+        };
+    }
+    let text = of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
+    MetalFile { name: "quantized/format", text }
+}
 
 impl Format {
     /// The name of its struct in Metal, as a template's argument.

@@ -2,7 +2,7 @@
 
 use elinvar_core::{DType, DeviceProperties, Error, Extent, KernelKey, MetalFile, MetalForm, Parameter, Result};
 
-use super::{AT, Layers, Params, QuantizedLinear, SUMS};
+use super::{AT, Layers, Params, QuantizedLinear, SUMS, hopper};
 use crate::{
     Argument, Launch, Plan, TensorInfo,
     collective::DeliveryFiles,
@@ -60,6 +60,9 @@ const fn staged_bytes(columns: usize) -> usize {
 const CHUNK_BYTES: usize = 2 * CHUNK + 8 + 4;
 
 pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
+    if let Some(plan) = hopper::plan(operator, layers, outputs, device)? {
+        return Ok(plan);
+    }
     let [m, k] = layers.extents();
     let n = [0, 1, 2].map(|index| layers.n(index));
     let chunks = k / CHUNK;

@@ -3,8 +3,8 @@
 //! `y_i = x' W_iᵀ + b_i` for one to three weights, with `x' = x` or `x' = rms_norm(x)`; then `residual + y_0` for a single weight, or, gated,
 //! `silu(y_0) · y_1` for two.
 //!
-//! * Memory: the weights, [packed](Format::pack), are read once for every 4 rows of x, from the caches after the first (on a CPU 128, on matrix units for
-//!   integers 8 to 64); x is read and written once as 16-bit integers, or, a single row on a GPU, kept as such by every threadgroup.
+//! * Memory: the weights, [packed](Format::pack), are read once for every 4 rows of x, from the caches after the first (on a CPU 128, on matrix units 8
+//!   to 64); x is read and written once as 16-bit integers, or, a single row on a GPU, kept as such by every threadgroup.
 //! * Order: 32 neighbours of a row of x are multiples `q` of `s = max |x| / 32767`, to the nearest integer, ties to even; `s` is zero if that is less than 2^-126.
 //!   Of the same 32 elements of a row of the weight, `Σ q w` and `Σ q` over those that share a scale `a` and an offset `b` are exact integers, rounded
 //!   once to f32. Sum `l` of 8 takes those of the elements `32 c …`, `c ≡ l (mod 8)`, in ascending order: `fma(a s, Σ q w, ·)`, then, in formats with offsets,
@@ -21,6 +21,7 @@
 
 mod cpu;
 mod gpu;
+mod hopper;
 #[cfg(any(test, feature = "conformance"))]
 pub(crate) mod oracle;
 

@@ -13,10 +13,19 @@ use crate::{
 
 /// Random blocks of `n` rows of `k` elements, packed, whose numbers keep decoded elements below one.
 pub(crate) fn random_rows(format: Format, n: usize, k: usize, seed: u64) -> HostTensor {
+    rows(format, n, k, seed, false)
+}
+
+/// The same, or with every bit but those of numbers set, or none, in every other row.
+fn rows(format: Format, n: usize, k: usize, seed: u64, extreme: bool) -> HostTensor {
     let [bytes, packed] = [format.row_bytes(k), format.packed_row_bytes(k)].map(Option::unwrap_or_default);
     let mut blocks = HostTensor::random(DType::U8, &[n * bytes], 0.0, 256.0, seed).bytes().to_vec();
     let (numbers, largest) = (format.numbers(), if format.weights() == 256 { 1.0 / 4096.0 } else { 1.0 / 256.0 });
     for (index, block) in blocks.chunks_exact_mut(format.bytes()).enumerate() {
+        let row = index * format.weights() / k;
+        if extreme && row.is_multiple_of(2) {
+            block.fill(if row.is_multiple_of(4) { 0 } else { 255 });
+        }
         if format == Format::Mxfp4 {
             block[0] = 110 + block[0] % 14;
         }
@@ -50,6 +59,8 @@ struct Layers<'a> {
     precision: Precision,
     /// Whether rows have chunks of zeros and of subnormal numbers, and others an infinity or NaN.
     unusual: bool,
+    /// Whether every other row has one magnitude, and every other row of weights one field, the greatest or the least: sums are as large as can be.
+    extreme: bool,
 }
 
 /// Elements that share a scale.
@@ -71,15 +82,23 @@ impl Layers<'_> {
         HostTensor::from_f64(x.dtype(), x.dims(), &values)
     }
 
+    /// Makes every other row's elements one or minus one.
+    fn extreme(self, x: &HostTensor) -> HostTensor {
+        let mut values = x.to_f64();
+        values.chunks_exact_mut(self.k).enumerate().filter(|(r, _)| r % 2 == 0).for_each(|(r, row)| row.fill(if r % 4 == 0 { 1.0 } else { -1.0 }));
+        HostTensor::from_f64(x.dtype(), x.dims(), &values)
+    }
+
     fn case(self) -> Case {
         let Self { format, m, k, gated, precision, .. } = self;
         let (n, layers) = (self.n.to_vec(), self.n.len());
         let uniform = |dtype, dims: &[usize], seed| Some(HostTensor::random(dtype, dims, -1.0, 1.0, seed));
         let mut inputs = vec![None; AT.residual + 1];
-        inputs[AT.x] = uniform(self.x, &[m, k], 1).map(|x| if self.unusual { self.unusual(&x) } else { x });
+        let x = uniform(self.x, &[m, k], 1).map(|x| if self.extreme { self.extreme(&x) } else { x });
+        inputs[AT.x] = x.map(|x| if self.unusual { self.unusual(&x) } else { x });
         inputs[AT.norm] = self.norm.and_then(|dtype| uniform(dtype, &[k], 2));
         for (index, &n) in n.iter().enumerate() {
-            inputs[AT.w0 + index] = Some(random_rows(format, n, k, 3 + index as u64));
+            inputs[AT.w0 + index] = Some(rows(format, n, k, 3 + index as u64, self.extreme));
             // Not every layer has one.
             inputs[AT.b0 + index] = self.bias.filter(|_| index != layers % 2).and_then(|dtype| uniform(dtype, &[n], 6 + index as u64));
         }
@@ -134,6 +153,7 @@ pub(crate) fn cases() -> Vec<Case> {
             narrow: false,
             precision: Precision::Strict,
             unusual: false,
+            extreme: false,
         };
         cases.push(Layers { k: 2560, ..of }.case());
         cases.push(Layers { m: 5, n: &[9], x: DType::BF16, bias: Some(DType::BF16), ..of }.case());
@@ -157,6 +177,7 @@ pub(crate) fn cases() -> Vec<Case> {
         narrow: false,
         precision: Precision::Strict,
         unusual: false,
+        extreme: false,
     };
     // Rows of blocks that are no multiple of eight; longer than a threadgroup normalises, and than it keeps.
     cases.push(of.case());
@@ -182,6 +203,15 @@ pub(crate) fn cases() -> Vec<Case> {
     for format in [Format::Q8_0, Format::Q4K, Format::Q2K, Format::Q6K] {
         cases.push(Layers { format, m: 70, k: 768, n: &[66, 3, 9], bias: Some(DType::BF16), ..of }.case());
     }
+    // Several tiles of rows and columns, as a GPU with few multiprocessors has them.
+    use Format::{Affine4Bf16, Mxfp4, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K};
+    let many = |m, k, n, format| Layers { format, m, k, n, ..of };
+    for format in [Q4_0, Q4_1, Q5_0, Q5_1, Q2K, Q3K, Q4K, Q5K, Q6K, Mxfp4, Affine4Bf16] {
+        cases.push(Layers { extreme: true, ..many(66, 256, &[193], format) }.case().for_one_unit());
+    }
+    cases.push(Layers { bias: Some(DType::BF16), ..many(129, 256, &[129, 65, 65], Q6K) }.case().for_one_unit());
+    cases.push(Layers { norm: Some(DType::F32), gated: true, bias: Some(DType::F32), ..many(129, 256, &[257, 257], Q4_0) }.case().for_one_unit());
+    cases.push(Layers { residual: true, unusual: true, ..many(66, 768, &[193], Q5K) }.case().for_one_unit());
     // Several rows that are normalised where their integers are made: of whole rounds, and of a round and a half with something unusual.
     cases.push(Layers { m: 13, k: 4096, n: &[9, 5], norm: Some(DType::BF16), ..of }.case());
     cases.push(Layers { m: 10, k: 2304, n: &[9], norm: Some(DType::F32), unusual: true, ..of }.case());

@@ -38,7 +38,9 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
                 ["Q2_K", "Q4_0"].iter().any(|format| name.starts_with(&format!("quantized_linear_blocks_{format}_"))) && name.contains("rows8");
             is_of_eight || name.starts_with("quantized_linear_Q4_K") && name.contains("gated1") || name.starts_with("normalised_row_bytes")
         };
-        if !conformance::runs_all() && rows <= 16 && !names.iter().any(is_taken) {
+        // Cases of a device with one unit are there for tiles of other kernels.
+        let is_seldom = rows <= 16 && !names.iter().any(is_taken) || case.name().contains("for_nvidia: false");
+        if is_seldom && !conformance::runs_all() {
             skipped += 1;
             continue;
         }
@@ -49,7 +51,7 @@ fn quantised_layers_as_for_nvidia_have_the_bits_of_the_cpu_and_no_findings() {
         conformance::compare(&case, &device, &cpu, Placement::ALL[tried as usize % 2]).unwrap();
     }
     if skipped > 0 {
-        conformance::skipped(format_args!("{skipped} cases of few rows as for NVIDIA's GPUs"));
+        conformance::skipped(format_args!("{skipped} cases of few rows, or for one unit, as for NVIDIA's GPUs"));
     }
     assert!(tried >= 7 && narrow >= 3, "{narrow} of {tried}");
     assert!(["rows8", "rows16", "rows64"].iter().all(|rows| normalised.iter().any(|name| name.ends_with(rows))), "{normalised:?}");

@@ -15,18 +15,6 @@ constexpr u32 BAND = 8;                                   // Tiles of rows that 
 constexpr int UPPER = 0x4b400000;
 constexpr int LOWER = 0x4b000000;
 
-DEVICE float load_shared(u32 from) {
-    float x;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from) : "memory");
-    return x;
-}
-
-DEVICE float2 load_two(u32 from) {
-    float2 x;
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(from) : "memory");
-    return x;
-}
-
 template <int N>
 DEVICE void settle(int (&x)[N]) {
 #pragma unroll
