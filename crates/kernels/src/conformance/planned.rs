@@ -1,6 +1,6 @@
 //! Launches as other devices get them.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use elinvar_core::{DeviceKind, DeviceProperties, Result};
 
@@ -8,11 +8,16 @@ use super::Case;
 use crate::{Operator, Plan, Precision, TensorInfo, cuda::CudaFeatures};
 
 /// An operator planned for a device with so many compute units, or for one of NVIDIA's GPUs with them, of compute capability 8.0, wherever there are simdgroups.
-#[derive(Debug)]
 struct Planned {
     operator: Arc<dyn Operator>,
     units: usize,
     for_nvidia: bool,
+}
+
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} as planned for {} compute units{}", self.operator, self.units, if self.for_nvidia { " of NVIDIA's" } else { "" })
+    }
 }
 
 impl Operator for Planned {
