@@ -45,8 +45,9 @@ const fn weight_record(format: Format) -> usize {
     ROWS * with_blocks!(format, F => bytes::<F>())
 }
 
-/// Chunks of a row of weights of which a thread block makes records.
-const MADE: usize = 16;
+/// Rows of x, and chunks of each, of which a thread block makes records; and chunks of a row of weights.
+const MADE: usize = 8;
+const MADE_OF_WEIGHTS: usize = 16;
 
 params! {
     /// Rows that become integers.
@@ -93,8 +94,7 @@ params! {
 }
 
 const RECORDS: MetalFile = metal_file!("quantized_linear/hopper/record.cu");
-const BYTES: MetalFile = MetalFile { name: "quantized_linear/bytes", text: "typedef unsigned char uchar;\n" };
-const MAKE_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, BYTES, IntegerRows::METAL, RECORDS, metal_file!("quantized_linear/hopper/rows.cu")];
+const MAKE_ROWS: &[MetalFile] = &[NUMBERS, LAUNCHES, IntegerRows::METAL, RECORDS, metal_file!("quantized_linear/hopper/rows.cu")];
 
 /// The files that make records of weights and that multiply, for formats with sums of so few bits.
 const fn files(format: Format) -> Option<[&'static [MetalFile]; 2]> {
@@ -125,13 +125,13 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let memory = HEADER + STAGES * (RECORD + BLOCKS * weight_record(format));
     let has = ARCHITECTURE.is_of(device) && memory <= device.threadgroup_memory && THREADS as usize <= device.max_threads_per_threadgroup;
     let is_f32 = layers.x.dtype == DType::F32 && outputs.iter().all(|output| output.dtype == DType::F32);
-    let has_sums = chunks > 0 && chunks.is_multiple_of(SUMS) && chunks / SUMS <= 65_535;
+    let has_sums = chunks > 0 && chunks.is_multiple_of(SUMS) && chunks / MADE <= 65_535;
     let Some([make, multiply]) = files(format).filter(|_| has && is_f32 && has_sums) else { return Ok(None) };
     let each = n.map(|n| n.div_ceil(ROWS));
     let [down, blocks] = [m.div_ceil(ROWS), each.iter().sum()];
     let across = blocks.div_ceil(BLOCKS);
     let records = [RECORD * down * chunks, weight_record(format) * blocks * chunks];
-    let (Ok(tiles), Ok(eights)) = (u32::try_from(down * across), u32::try_from(down * ROWS / SUMS)) else { return Ok(None) };
+    let (Ok(tiles), Ok(eights)) = (u32::try_from(down * across), u32::try_from(down * ROWS / MADE)) else { return Ok(None) };
     // Multiprocessors have tiles in turn. In hundredths of the time of a tile here, as measured on an H200: those, the records of weights, and the tiles elsewhere,
     // each of one block.
     let units = device.compute_units.max(1);
@@ -158,13 +158,13 @@ pub(super) fn plan(operator: QuantizedLinear, layers: &Layers, outputs: &[Tensor
     let params = IntegerRows { m: m as u64, chunks: chunks as u64 };
     let buffers = [(Parameter::read("x", DType::F32), x), (Parameter::write("records", DType::U8), row_records)];
     let launch = Launch::on_cuda(KernelKey::new("integer_rows", &[]), source(MAKE_ROWS, "integer_rows"), &params, buffers);
-    plan.launches.push(launch.over(Extent([eights, (chunks / SUMS) as u32, 1]), Extent::linear(32 * SUMS as u32)));
+    plan.launches.push(launch.over(Extent([eights, chunks.div_ceil(MADE) as u32, 1]), Extent::linear(32 * MADE as u32)));
 
     let params = WeightRecords { chunks: chunks as u64, row_bytes: layers.w0.shape()[1] as u64, n, ends, padding: 0 };
     let key = KernelKey::new(format!("weight_records_{format}"), &[]);
     let buffers = [w0, w1, w2, (Parameter::write("records", DType::U8), weight_records)];
     let launch = Launch::on_cuda(key, source(make, "weight_records"), &params, buffers);
-    plan.launches.push(launch.over(Extent([blocks as u32, chunks.div_ceil(MADE) as u32, 1]), Extent::linear(256)));
+    plan.launches.push(launch.over(Extent([blocks as u32, chunks.div_ceil(MADE_OF_WEIGHTS) as u32, 1]), Extent::linear(256)));
 
     let biases = (0..3).map(|index| u32::from(layers.biases()[index].is_some()) << index).sum::<u32>();
     let present = biases | u32::from(operator.gated) << 3;

@@ -7,7 +7,7 @@ DEVICE float scale_of(u32 largest, float& inverse) {
     return largest >= 0x7f800000u ? __int_as_float(0x7fffffff) : is_normal ? exact : 0.0f;
 }
 
-extern "C" __global__ void __launch_bounds__(256) integer_rows(const float* x, uchar* records, const __grid_constant__ IntegerRows p) {
+extern "C" __global__ void __launch_bounds__(256) integer_rows(const float* x, unsigned char* records, const __grid_constant__ IntegerRows p) {
     const u32 lane = threadIdx.x % 32, quarter = lane % 4, chunk = blockIdx.y * 8 + threadIdx.x / 32, within = blockIdx.x % (ROWS / 8) * 8 + lane / 4;
     const u64 tile = blockIdx.x / (ROWS / 8), row = tile * ROWS + within;
     await_launches();
@@ -43,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(256) integer_rows(const float* x, u
         total += integer;
     }
     const int half = total + __shfl_xor_sync(~0u, total, 1), other = __shfl_xor_sync(~0u, half, 2);
-    uchar* const record = records + (tile * p.chunks + chunk) * Record::BYTES;
-    uchar* const to = record + quarter / 2 * 2 * Record::PIECE + within * 16 + quarter % 2 * 8;
+    unsigned char* const record = records + (tile * p.chunks + chunk) * Record::BYTES;
+    unsigned char* const to = record + quarter / 2 * 2 * Record::PIECE + within * 16 + quarter % 2 * 8;
     for (u32 piece = 0; piece < 2; ++piece) {
         const u32 i = 2 * piece;
         *reinterpret_cast<uint2*>(to + piece * Record::PIECE) = make_uint2(pack<f16>(upper[i], upper[i + 1]), pack<f16>(upper[i + 4], upper[i + 5]));
