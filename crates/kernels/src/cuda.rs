@@ -127,7 +127,13 @@ pub enum CudaArchitecture {
     Only(u32),
 }
 
+/// The most threadgroups of a cluster.
+pub(crate) const LARGEST_CLUSTER: usize = 8;
+
 impl CudaArchitecture {
+    /// The devices that have clusters.
+    pub(crate) const CLUSTERED: Self = Self::From(90);
+
     /// Whether a device has it; no device but a CUDA device does.
     pub fn is_of(self, device: &DeviceProperties) -> bool {
         device.features().is_some_and(|CudaFeatures { compute_capability, .. }| match self {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan,
-    cuda::CudaArchitecture,
+    cuda::{CudaArchitecture, LARGEST_CLUSTER},
     math,
     metal::{self, metal_file},
     order,
@@ -67,10 +67,6 @@ const COMBINE: MetalForm = MetalForm::new(
 
 /// Keys of a block.
 pub(super) const BLOCK: u64 = 256;
-
-/// The devices that have clusters, and the most threadgroups of one.
-const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
-const LARGEST: u64 = 8;
 
 /// Rows of a tile at most; of a panel, which is a tile for GPUs with more memory; and keys of a panel that are staged at once, as panels.metal has them.
 const ROWS: u64 = 8;
@@ -246,7 +242,8 @@ impl End {
     pub(super) fn of(shape: &Shape, params: &Params, memory: usize, device: &DeviceProperties) -> Self {
         let (blocks, units) = (params.score.keys.div_ceil(BLOCK), device.compute_units as u64);
         // Clusters of which some wait for others to end take longer than another launch.
-        let meets = blocks == 1 || CLUSTERED.is_of(device) && blocks <= LARGEST && shape.tiles(params) * blocks <= units;
+        let meets =
+            blocks == 1 || CudaArchitecture::CLUSTERED.is_of(device) && blocks <= LARGEST_CLUSTER as u64 && shape.tiles(params) * blocks <= units;
         let cluster = Self::Cluster(blocks as u32);
         if meets && memory + cluster.memory(shape) <= device.threadgroup_memory { cluster } else { Self::Launch }
     }

@@ -1,7 +1,7 @@
 //! The end of a greedy decoding step, on the device: the most likely token, and the position after, ready for the next step.
 //!
 //! `state = [token, position]` becomes `[argmax logits, position + 1]`; of equal logits the first counts. A logit that is NaN or +∞, or a row without
-//! a finite one, is an error. Memory: the logits are read once (on a CPU twice), by as many threadgroups as they fill. Exact, so in any order.
+//! a finite one, is an error. Memory: the logits are read once (on a CPU twice), by as many threadgroups as they fill, or by a cluster. Exact, so in any order.
 
 mod cpu;
 #[cfg(any(test, feature = "conformance"))]
@@ -12,6 +12,7 @@ use elinvar_core::{DType, DeviceProperties, Extent, KernelKey, MetalFile, MetalF
 
 use crate::{
     Argument, Description, Launch, Operator, Plan, TensorInfo,
+    cuda::{CudaArchitecture, LARGEST_CLUSTER},
     description::describe,
     elementwise::{self, Operand, Space},
     metal::{self, metal_file, params},
@@ -25,6 +26,7 @@ pub(crate) const BEST: MetalFile = metal_file!("sample_argmax/best.metal");
 const FILES: &[MetalFile] = &[
     metal::TYPES,
     metal::LAUNCHES,
+    metal::CLUSTERS,
     Space::METAL,
     Operand::METAL,
     elementwise::METAL,
@@ -43,18 +45,18 @@ pub struct SampleArgmax;
 params! {
     /// What the kernel gets besides its buffers.
     struct Params {
-        /// Logits.
-        pub tokens: u64,
-        /// Parts that they are taken in.
-        pub parts: u64,
+        /// Logits that it looks at.
+        pub logits: u64,
+        /// Whether their tokens are bound: one, or zero.
+        pub are_named: u64,
     }
 }
 
-/// Threads of a threadgroup, and bytes of what its simdgroups find.
+/// Threads of a threadgroup, and of one of a cluster.
 const THREADS: u32 = 256;
-const FOUND: usize = THREADS as usize / 32 * 8;
-/// Most parts of a row: as many as the last threadgroup has threads.
-const PARTS: usize = THREADS as usize;
+const CLUSTER_THREADS: u32 = 1024;
+/// Most parts of a row.
+const PARTS: usize = 256;
 
 operands! {
     state: update(&[DType::I32]), "[2], a token and its position, updated in place to the token of the greatest logit and the position after";
@@ -86,26 +88,36 @@ impl Operator for SampleArgmax {
     fn plan(&self, inputs: &[Option<TensorInfo>], _outputs: &[TensorInfo], device: &DeviceProperties) -> Result<Plan> {
         let inputs = operands::Inputs::new(inputs)?;
         let (logits, [state, row]) = (inputs.logits, inputs.buffers());
-        let tokens = logits.elements();
-        let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
-        let params = Params { tokens: tokens as u64, parts: parts as u64 };
+        let (tokens, dtype) = (logits.elements(), logits.dtype);
         if device.simd_width == 1 {
-            let launch = Launch::new(KernelKey::new("sample_argmax", &[logits.dtype]), cpu::kernel(logits.dtype)?, &params, [state, row]);
+            let params = Params { logits: tokens as u64, are_named: 0 };
+            let launch = Launch::new(KernelKey::new("sample_argmax", &[dtype]), cpu::kernel(dtype)?, &params, [state, row]);
             return Ok(launch.over(Extent::linear(1), Extent::linear(1)).into());
         }
-        let found = [("bests", logits.dtype, 0), ("tokens", DType::U32, 1)];
-        let (written, read) = (
-            found.map(|(name, dtype, index)| (Parameter::write(name, dtype), Argument::Scratch(index))),
-            found.map(|(name, dtype, index)| (Parameter::read(name, dtype), Argument::Scratch(index))),
-        );
-        let launch = |name: &'static str, buffers: Vec<(Parameter, Argument)>, groups: usize| {
-            let launch =
-                Launch::on_gpu(KernelKey::new(name, &[logits.dtype]), MetalForm::new(FILES, name).with_error_flag(REJECTION), &params, buffers);
-            launch.over(Extent::linear(groups as u32), Extent::linear(THREADS)).with_threadgroup_memory(FOUND)
+        let launch = |key: KernelKey, form: MetalForm, groups: usize, threads: u32, params: Params, buffers: [(Parameter, Argument); 3]| {
+            let launch = Launch::on_gpu(key, form.with_error_flag(REJECTION), &params, buffers);
+            // What each simdgroup finds, and the threadgroup.
+            launch.over(Extent::linear(groups as u32), Extent::linear(threads)).with_threadgroup_memory(8 * (threads as usize / 32 + 1))
         };
-        let part = launch("sample_argmax_part", [vec![row], written.to_vec()].concat(), parts);
-        let last = launch("sample_argmax", [vec![state], read.to_vec()].concat(), 1);
-        Ok(Plan { launches: vec![part, last], scratch: vec![logits.dtype.size() * parts, 4 * parts] })
+        let last = |cluster: usize, threads: u32, seen: usize, logits: (Parameter, Argument), names: Argument| {
+            let key = KernelKey::new("sample_argmax", &[dtype]).with("cluster", cluster as u32);
+            let form = MetalForm::new(FILES, "sample_argmax").in_clusters(cluster as u32);
+            let params = Params { logits: seen as u64, are_named: (names != Argument::Absent).into() };
+            launch(key, form, cluster, threads, params, [state.clone(), logits, (Parameter::read("names", DType::U32).or_absent(), names)])
+        };
+        let parts = tokens.div_ceil(8 * THREADS as usize).min(PARTS);
+        if parts == 1 {
+            return Ok(last(1, THREADS, tokens, row, Argument::Absent).into());
+        }
+        if CudaArchitecture::CLUSTERED.is_of(device) {
+            return Ok(last(LARGEST_CLUSTER, CLUSTER_THREADS, tokens, row, Argument::Absent).into());
+        }
+        let (key, form) = (KernelKey::new("sample_argmax_part", &[dtype]), MetalForm::new(FILES, "sample_argmax_part"));
+        let [best, token] =
+            [(Parameter::write("bests", dtype), Argument::Scratch(0)), (Parameter::write("tokens", DType::U32), Argument::Scratch(1))];
+        let part = launch(key, form, parts, THREADS, Params { logits: tokens as u64, are_named: 0 }, [row, best, token]);
+        let last = last(1, THREADS, parts, (Parameter::read("bests", dtype), Argument::Scratch(0)), Argument::Scratch(1));
+        Ok(Plan { launches: vec![part, last], scratch: vec![dtype.size() * parts, 4 * parts] })
     }
 
     fn updates(&self, index: usize) -> bool {

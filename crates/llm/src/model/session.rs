@@ -406,7 +406,7 @@ mod tests {
         let mut session = Session::new(model.clone(), 512, DType::F16).unwrap();
         session.prepare(1, None).unwrap();
         session.prepare(1, Some(&Sampling { temperature: 1.0, ..Sampling::default() }.settings().unwrap())).unwrap();
-        assert_eq!(session.greedy.unwrap().recording.len(), 2 + 3 * 6 + 3);
+        assert_eq!(session.greedy.unwrap().recording.len(), 2 + 3 * 6 + 2);
         assert_eq!(session.sampled.unwrap().step.recording.len(), 2 + 3 * 6 + 2);
     }
 }

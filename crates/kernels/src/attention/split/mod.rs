@@ -137,9 +137,8 @@ const STEP: u64 = 16;
 /// Threads that combine, as in combine.cu.
 const COMBINING: u32 = 128;
 
-/// The devices that have clusters, and the most elements of a head's keys that the few thread blocks of one take in less time than many and a second launch
-/// (measured on an H200: 576 keys of 64 elements faster, of 128 as fast, 1024 of 128 slower).
-const CLUSTERED: CudaArchitecture = CudaArchitecture::From(90);
+/// The most elements of a head's keys that the few thread blocks of a cluster take in less time than many and a second launch (measured on an H200: 576 keys
+/// of 64 elements faster, of 128 as fast, 1024 of 128 slower).
 const CLUSTER_ELEMENTS: u64 = 80 << 10;
 
 /// Attention whose keys are split: into as many parts as the GPU has room for at once, or few of them into those of a cluster.
@@ -159,7 +158,7 @@ impl<'a> Split<'a> {
         let (tiles, heads) = ((s.queries * s.group() as u64).div_ceil(ROWS), s.kv_heads * s.batch);
         // Four blocks take these keys in one step of each warp.
         let is_of_four = s.keys <= 4 * STEP * Together::InFour.form().warps;
-        let together = match CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS {
+        let together = match CudaArchitecture::CLUSTERED.is_of(device) && s.keys * s.width <= CLUSTER_ELEMENTS {
             true if is_of_four => Together::InFour,
             true => Together::InEight,
             false => Together::ByLaunch,
@@ -217,7 +216,7 @@ impl<'a> Split<'a> {
 
     /// An instance of a kernel that may begin before the launches ahead have ended, without its files.
     pub(super) fn source(&self, entry: &'static str) -> CudaSource {
-        let architecture = if self.together.form().cluster.is_some() { CLUSTERED } else { ARCHITECTURE };
+        let architecture = if self.together.form().cluster.is_some() { CudaArchitecture::CLUSTERED } else { ARCHITECTURE };
         CudaSource { overlaps: true, ..CudaSource::new(&[], entry, self.defines, architecture) }
     }
 
