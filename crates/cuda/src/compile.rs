@@ -152,13 +152,19 @@ impl Compiler {
             Metal::Form(form) => {
                 let form_of = |kernel: &KernelSource| kernel.metal.as_ref().and_then(Metal::form).copied().unwrap_or(*form);
                 let instances: String = kernels.iter().map(|kernel| form_of(kernel).instance(&kernel.key)).collect();
-                // Launches may overlap; from compute capability 8.0 on, loads carry cache hints, and conversions to bfloat are an instruction that
-                // keeps denormals; from 9.0 on, there are clusters.
-                const DEFINES: [(&str, &str); 5] =
-                    [("OVERLAPPING_LAUNCHES", "1"), ("CACHE_HINTS", "1"), ("EXACT_BFLOAT", "1"), ("INTEGER_DOTS", "1"), ("CLUSTERS", "1")];
+                // Launches may overlap, and an instruction chooses bytes; from compute capability 8.0 on, loads carry cache hints, and conversions to bfloat are
+                // an instruction that keeps denormals; from 9.0 on, there are clusters.
+                const DEFINES: [(&str, &str); 6] = [
+                    ("OVERLAPPING_LAUNCHES", "1"),
+                    ("BYTE_TABLES", "1"),
+                    ("CACHE_HINTS", "1"),
+                    ("EXACT_BFLOAT", "1"),
+                    ("INTEGER_DOTS", "1"),
+                    ("CLUSTERS", "1"),
+                ];
                 let defines = match capability {
-                    ..80 => &DEFINES[..1],
-                    80..90 => &DEFINES[..4],
+                    ..80 => &DEFINES[..2],
+                    80..90 => &DEFINES[..5],
                     90.. => &DEFINES,
                 };
                 Module::read(&elinvar_msl::preprocess(&name, &(self.text(form) + &instances), defines, &elinvar_msl::MetalHeaders)?)?

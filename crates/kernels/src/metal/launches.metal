@@ -8,7 +8,13 @@ inline void await_launches() {
 inline void trigger_launches() {
     elv::trigger_launches();
 }
+
+// Has the second cache fetch what is read later, `bytes` bytes; these and the address are multiples of 16.
+inline void fetch_ahead(device const uchar* from, uint bytes) {
+    elv::fetch_ahead(from, bytes);
+}
 #else
 inline void await_launches() {}
 inline void trigger_launches() {}
+inline void fetch_ahead(device const uchar*, uint) {}
 #endif

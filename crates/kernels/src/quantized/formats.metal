@@ -121,50 +121,81 @@ inline Scales both(uint numbers, uint subscales) {
     return alike(number(numbers) * float(subscales & 255u), -(number(numbers >> 16) * float(subscales >> 8)));
 }
 
-// What fields of four bits choose: the nonlinear formats' integers, and twice the numbers with a sign, two bits of exponent and one of mantissa.
-constant constexpr char NONLINEAR[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constant constexpr char DOUBLED[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// Fields that are integers themselves.
+struct Plain {
+    static constexpr constant bool IS_TABLE = false;
+    static uint of(uint fields) { return fields; }
+    static uint lower(uint word) { return word & 0x0f0f0f0fu; }
+    static uint upper(uint word) { return word >> 4 & 0x0f0f0f0fu; }
+};
 
-inline uint choose(constant const char* table, uint fields) {
-    uint bytes = 0;
-    for (uint i = 0; i < 4; ++i) {
-        bytes |= uint(as_type<uchar>(table[fields >> (8 * i) & 15u])) << (8 * i);
+// Fields of four bits that choose from sixteen integers, a signed byte each, the first lowest.
+template <uint A, uint B, uint C, uint D>
+struct Table {
+    static constexpr constant bool IS_TABLE = true;
+    static uint of(uint fields) { return lower(fields); }
+
+    // What the lower fields of four bytes choose, and the upper ones: in CUDA both have most instructions in common.
+#ifdef BYTE_TABLES
+    static uint lower(uint word) { return elv::choose(A, B, C, D, word, 0x6420); }
+    static uint upper(uint word) { return elv::choose(A, B, C, D, word, 0x7531); }
+#else
+    static uint lower(uint word) {
+        uint bytes = 0;
+        for (uint i = 0; i < 32; i += 8) {
+            const uint field = word >> i, four = (field & 8) != 0 ? ((field & 4) != 0 ? D : C) : ((field & 4) != 0 ? B : A);
+            bytes |= (four >> (8 * (field & 3)) & 0xffu) << i;
+        }
+        return bytes;
     }
-    return bytes;
-}
+    static uint upper(uint word) { return lower(word >> 4); }
+#endif
+};
+
+// The nonlinear formats' integers: -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113.
+typedef Table<0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u> Nonlinear;
+
+// Twice the numbers with a sign, two bits of exponent and one of mantissa: 0, 1, 2, 3, 4, 6, 8, 12, and the same below zero.
+typedef Table<0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu> Doubled;
 
 // A format: bits of its planes, the lowest first; elements that share a scale; whether there are offsets; chunks of a block; bytes of subscales for each
-// chunk and 16-bit numbers for each block; what is subtracted from fields, and what they stand for as bytes; and the scales.
-#define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, CHOSEN, SCALES) \
+// chunk and 16-bit numbers for each block; what is subtracted from fields, and which integers these are; and the scales.
+#define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, INTEGERS, SCALES) \
     struct NAME { \
         static constexpr constant uint LOW = FIRST, HIGH = SECOND, GROUP = SHARING, BLOCK = CHUNKS, SUBSCALES = BYTES, NUMBERS = COUNT; \
         static constexpr constant int ZERO = LESS; \
         static constexpr constant bool OFFSETS = WITH_OFFSETS; \
-        static uint chosen(uint fields) { return CHOSEN; } \
+        typedef INTEGERS Integers; \
         static Scales scales(uint numbers, uint subscales) { return SCALES; } \
     };
 
-FORMAT(Q4_0, 4, 0, 32, false, 1, 0, 1, 8, fields, alike(number(numbers), 0.0f))
-FORMAT(Q4_1, 4, 0, 32, true, 1, 0, 2, 0, fields, alike(number(numbers), number(numbers >> 16)))
-FORMAT(Q5_0, 4, 1, 32, false, 1, 0, 1, 16, fields, alike(number(numbers), 0.0f))
-FORMAT(Q5_1, 4, 1, 32, true, 1, 0, 2, 0, fields, alike(number(numbers), number(numbers >> 16)))
-FORMAT(Q8_0, 8, 0, 32, false, 1, 0, 1, 0, fields, alike(number(numbers), 0.0f))
-FORMAT(Q2K, 2, 0, 16, true, 8, 2, 2, 0, fields, both_halves(numbers, subscales))
-FORMAT(Q3K, 2, 1, 16, false, 8, 2, 1, 4, fields, each_half(numbers, subscales, subscales >> 8))
-FORMAT(Q4K, 4, 0, 32, true, 8, 2, 2, 0, fields, both(numbers, subscales))
-FORMAT(Q5K, 4, 1, 32, true, 8, 2, 2, 0, fields, both(numbers, subscales))
-FORMAT(Q6K, 4, 2, 16, false, 8, 2, 1, 32, fields, each_half(numbers, subscales, subscales >> 8))
-FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, choose(NONLINEAR, fields), alike(number(numbers), 0.0f))
-FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, choose(NONLINEAR, fields), each_half(numbers, subscales, subscales))
-FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, choose(DOUBLED, fields), alike(half_power(subscales), 0.0f))
-FORMAT(Affine4Bf16, 4, 0, 32, true, 1, 0, 2, 0, fields, alike(brain_number(numbers), brain_number(numbers >> 16)))
-FORMAT(Affine8F16, 8, 0, 32, true, 1, 0, 2, 0, fields, less_128(number(numbers), number(numbers >> 16)))
-FORMAT(Affine8Bf16, 8, 0, 32, true, 1, 0, 2, 0, fields, less_128(brain_number(numbers), brain_number(numbers >> 16)))
+FORMAT(Q4_0, 4, 0, 32, false, 1, 0, 1, 8, Plain, alike(number(numbers), 0.0f))
+FORMAT(Q4_1, 4, 0, 32, true, 1, 0, 2, 0, Plain, alike(number(numbers), number(numbers >> 16)))
+FORMAT(Q5_0, 4, 1, 32, false, 1, 0, 1, 16, Plain, alike(number(numbers), 0.0f))
+FORMAT(Q5_1, 4, 1, 32, true, 1, 0, 2, 0, Plain, alike(number(numbers), number(numbers >> 16)))
+FORMAT(Q8_0, 8, 0, 32, false, 1, 0, 1, 0, Plain, alike(number(numbers), 0.0f))
+FORMAT(Q2K, 2, 0, 16, true, 8, 2, 2, 0, Plain, both_halves(numbers, subscales))
+FORMAT(Q3K, 2, 1, 16, false, 8, 2, 1, 4, Plain, each_half(numbers, subscales, subscales >> 8))
+FORMAT(Q4K, 4, 0, 32, true, 8, 2, 2, 0, Plain, both(numbers, subscales))
+FORMAT(Q5K, 4, 1, 32, true, 8, 2, 2, 0, Plain, both(numbers, subscales))
+FORMAT(Q6K, 4, 2, 16, false, 8, 2, 1, 32, Plain, each_half(numbers, subscales, subscales >> 8))
+FORMAT(Iq4Nl, 4, 0, 32, false, 1, 0, 1, 0, Nonlinear, alike(number(numbers), 0.0f))
+FORMAT(Iq4Xs, 4, 0, 32, false, 8, 1, 1, 0, Nonlinear, each_half(numbers, subscales, subscales))
+FORMAT(Mxfp4, 4, 0, 32, false, 1, 1, 0, 0, Doubled, alike(half_power(subscales), 0.0f))
+FORMAT(Affine4Bf16, 4, 0, 32, true, 1, 0, 2, 0, Plain, alike(brain_number(numbers), brain_number(numbers >> 16)))
+FORMAT(Affine8F16, 8, 0, 32, true, 1, 0, 2, 0, Plain, less_128(number(numbers), number(numbers >> 16)))
+FORMAT(Affine8Bf16, 8, 0, 32, true, 1, 0, 2, 0, Plain, less_128(brain_number(numbers), brain_number(numbers >> 16)))
+
+// The integers of elements 4 i … 4 i + 3 by the word that has their fields, of a format that has a table.
+template <typename F>
+inline uint chosen(uint word, uint i) {
+    return i < 4 ? F::Integers::lower(word) : F::Integers::upper(word);
+}
 
 // The integers of four elements, a signed byte each, by the fields of both planes.
 template <typename F>
 inline uint signed_bytes(uint low, uint high) {
-    const uint fields = F::chosen(low) | high << F::LOW;
+    const uint fields = F::Integers::of(low) | high << F::LOW;
     // A byte's own highest bit is set, so that nothing is borrowed from the next, and flipped.
     return F::ZERO == 0 ? fields : ((fields | 0x80808080u) - F::ZERO * 0x01010101u) ^ 0x80808080u;
 }
@@ -245,7 +276,8 @@ struct Packed {
         }
         for (uint i = 0; i < 8; ++i) {
             if (!is_plain()) {
-                sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], F::chosen(low.bytes(i)), sums[i / 4]);
+                const uint bytes = F::Integers::IS_TABLE ? chosen<F>(low.words[i % F::LOW], i) : low.bytes(i);
+                sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], bytes, sums[i / 4]);
             }
             if (F::HIGH > 0) {
                 above[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], high.bytes(i), above[i / 4]);
@@ -254,8 +286,8 @@ struct Packed {
         return int2(sums[0] + (above[0] << F::LOW), sums[1] + (above[1] << F::LOW));
     }
 
-    // Whether the only plane has four bits of an element, and not what chooses it: known to the compiler.
-    static bool is_plain() { return F::LOW == 4 && F::HIGH == 0 && F::chosen(0x0f0f0f0fu) == 0x0f0f0f0fu; }
+    // Whether the only plane has four bits of an element, and not what chooses it.
+    static bool is_plain() { return F::LOW == 4 && F::HIGH == 0 && !F::Integers::IS_TABLE; }
 
     // Elements 4 i … 4 i + 3, a signed byte each, times TIMES: four bits less eight are quickly had as the upper half of a byte.
     static constexpr constant uint TIMES = F::LOW == 4 && F::HIGH == 0 && F::ZERO == 8 ? 16 : 1;
@@ -263,6 +295,9 @@ struct Packed {
     uint multiples(uint i) const {
         if (TIMES == 16) {
             return ((i < 4 ? low.words[i % F::LOW] << 4 : low.words[i % F::LOW]) & 0xf0f0f0f0u) ^ 0x80808080u;
+        }
+        if (F::Integers::IS_TABLE) {
+            return chosen<F>(low.words[i % F::LOW], i);
         }
         return signed_bytes<F>(low.bytes(i), high.bytes(i));
     }

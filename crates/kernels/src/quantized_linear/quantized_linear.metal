@@ -5,7 +5,8 @@ template <uint SOURCE, typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source {
     typedef StoredIntegers Type;
 
-    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here, threadgroup float*) {
+    template <typename W>
+    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here, threadgroup float*, thread const W&) {
         await_launches();
         return StoredIntegers(x, p);
     }
@@ -15,7 +16,8 @@ template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source<1, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
-    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here here, threadgroup float* memory) {
+    template <typename W>
+    static Type of(device const T* x, device const N*, constant LaunchParams& p, Here here, threadgroup float* memory, thread const W& weights) {
         const SharedIntegers shared(memory + 32, uint(p.chunks));
         constexpr uint STRIDE = SLOTS * 32 * SIMDGROUPS;
         const uint n = 32 * uint(p.chunks);
@@ -30,6 +32,10 @@ struct Source<1, T, N, SIMDGROUPS, COUNT> {
                     row.load_whole(k + v * STRIDE, 0.0f, kept[v]);
                 }
             } while (lacks(row, kept));
+            if (first == 0) {
+                // Behind the row, which would wait for more of them.
+                weights.fetch_behind(4096, uint(p.chunks), here.lane);
+            }
 #pragma unroll
             for (uint v = 0; v < KEPT; ++v) {
                 if (first + v * STRIDE < n) {
@@ -47,7 +53,9 @@ template <typename T, typename N, uint SIMDGROUPS, uint COUNT>
 struct Source<2, T, N, SIMDGROUPS, COUNT> {
     typedef SharedIntegers Type;
 
-    static Type of(device const T* x, device const N* weight, constant LaunchParams& p, Here here, threadgroup float* memory) {
+    template <typename W>
+    static Type of(device const T* x, device const N* weight, constant LaunchParams& p, Here here, threadgroup float* memory, thread const W& weights) {
+        weights.fetch_behind(512, uint(p.chunks), here.lane);
         const SharedIntegers shared(memory + 32, uint(p.chunks));
         const uint n = 32 * uint(p.chunks);
         const RowReader<N> factors(weight, 1, p.present & WEIGHTED ? n : 0);
@@ -164,12 +172,13 @@ template <typename F, typename T, typename N, typename C, uint SOURCE, uint GATE
     uint number = simdgroup * groups + group;
     BlockTile<F, X, ROWS, COLUMNS, LANES> tile;
     PackedRows<COLUMNS> rows;
+    tile.wide = false;
     // A tile's first weights are in flight while the launches ahead end and the row is made ready, or the tile before is finished.
     if (number < tiles) {
         rows = Part(layers, number, lane).rows(p);
         tile.start(rows, chunks, lane);
     }
-    const X integers = Source<SOURCE, T, N, SIMDGROUPS, COUNT>::of(x, norm, p, {index, count, simdgroup, lane}, memory);
+    const X integers = Source<SOURCE, T, N, SIMDGROUPS, COUNT>::of(x, norm, p, {index, count, simdgroup, lane}, memory, tile);
     while (number < tiles) {
         const Part part(layers, number, lane);
         number += step;

@@ -51,6 +51,15 @@ struct BlockTile {
         }
     }
 
+    // Has the second cache fetch `most` bytes of the row's fields behind those in flight, or a quarter of that, if there are so many. On an H200 more of them
+    // delay the row of x, and formats whose chunks take longer gain nothing.
+    void fetch_behind(uint most, uint chunks, uint lane) const {
+        const uint first = 4 * F::LOW * ROUND, end = 4 * F::LOW * chunks, bytes = first + most <= end ? most : most / 4;
+        if (COLUMNS == 1 && F::HIGH == 0 && !F::OFFSETS && !F::Integers::IS_TABLE && wide && lane % LANES == 0 && first + bytes <= end) {
+            fetch_ahead(rows.at[0] + first, bytes);
+        }
+    }
+
     // Folds chunk `8 * block + lane`, which came to a slot, with rows of x from `row` on.
     void fold(uint slot, X x, uint row, uint block, uint lane) {
         Scales scales[COLUMNS];

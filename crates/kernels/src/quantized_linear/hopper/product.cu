@@ -68,9 +68,9 @@ struct Words {
 
     // Elements 4 i … 4 i + 3 as f16.
     DEVICE void decode(u32 i, u32& first, u32& second) const {
-        const bool is_plain = F::chosen(0x0f0f0f0fu) == 0x0f0f0f0fu;
-        const u32 fields = formats::Plane<F::LOW>::fields(low, i), above = formats::Plane<F::HIGH>::fields(high, i);
-        const u32 bytes = is_plain ? fields | above << F::LOW : formats::signed_bytes<F>(fields, above) ^ 0x80808080u;
+        const bool is_plain = !F::Integers::IS_TABLE;
+        const u32 bytes = is_plain ? formats::Plane<F::LOW>::fields(low, i) | formats::Plane<F::HIGH>::fields(high, i) << F::LOW
+                                   : formats::chosen<F>(low, i) ^ 0x80808080u;
         // A byte b with 0x64 before it is 1024 + b.
         const u32 zero = (0x6400 + (is_plain ? F::ZERO + MIDDLE : 128)) * 0x10001u;
         asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(first) : "r"(__byte_perm(bytes, 0x64646464, 0x4140)), "r"(zero));

@@ -27,6 +27,13 @@ template <class T> struct position<metal::vec<T, 3>> {
 };
 template <class P> struct position<const P> : position<P> {};
 
+// Has the second cache fetch `bytes` bytes; these and the address are multiples of 16.
+__forceinline__ void fetch_ahead(const void* from, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 // Launches may overlap: the next launch's threadgroups come once all of this one's have waited here for the launches ahead, and find a place beside
 // them; they wait for this one's end before they touch what launches write.
 __forceinline__ void await_launches() {
@@ -107,6 +114,21 @@ __forceinline__ int dot_low_unsigned(uint pair, uint bytes, int sum) {
 __forceinline__ int dot_high_unsigned(uint pair, uint bytes, int sum) {
   asm("dp2a.hi.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(bytes));
   return sum;
+}
+
+// Four of the eight bytes of two words.
+__forceinline__ uint permute(uint low, uint high, uint places) {
+  uint bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(places));
+  return bytes;
+}
+
+// Of the lower or the upper four bits of a word's bytes, for `half` 0x6420 or 0x7531, which of the sixteen bytes of four words they choose.
+__forceinline__ uint choose(uint a, uint b, uint c, uint d, uint word, uint half) {
+  const uint places = word & 0x77777777u, halves = 0x32103210u | (word & 0x88888888u) >> 1;
+  const uint first = permute(permute(a, b, places), permute(c, d, places), halves);
+  const uint second = permute(permute(a, b, places >> 16), permute(c, d, places >> 16), halves >> 16);
+  return permute(first, second, half);
 }
 
 // Of a magnitude and a number in either half the larger magnitude, NaN if one is.
