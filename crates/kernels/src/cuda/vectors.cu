@@ -11,9 +11,9 @@ typedef unsigned short ushort;
 namespace elv {
 // Of the lower or the upper four bits of a word's bytes, for `half` 0x6420 or 0x7531, which of the sixteen bytes of four words they choose.
 DEVICE u32 choose(u32 a, u32 b, u32 c, u32 d, u32 word, u32 half) {
-    const u32 places = word & 0x77777777u, halves = 0x32103210u | (word & 0x88888888u) >> 1;
-    const u32 first = __byte_perm(__byte_perm(a, b, places), __byte_perm(c, d, places), halves);
-    const u32 second = __byte_perm(__byte_perm(a, b, places >> 16), __byte_perm(c, d, places >> 16), halves >> 16);
+    const u32 selectors = word & 0x77777777u, tables = 0x32103210u | (word & 0x88888888u) >> 1;
+    const u32 first = __byte_perm(__byte_perm(a, b, selectors), __byte_perm(c, d, selectors), tables);
+    const u32 second = __byte_perm(__byte_perm(a, b, selectors >> 16), __byte_perm(c, d, selectors >> 16), tables >> 16);
     return __byte_perm(first, second, half);
 }
 }  // namespace elv

@@ -9,7 +9,7 @@ inline void trigger_launches() {
     elv::trigger_launches();
 }
 
-// Has the second cache fetch what is read later, `bytes` bytes; these and the address are multiples of 16.
+// Has the L2 cache fetch what is read later, `bytes` bytes; these and the address are multiples of 16.
 inline void fetch_ahead(device const uchar* from, uint bytes) {
     elv::fetch_ahead(from, bytes);
 }

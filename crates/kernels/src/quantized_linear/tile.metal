@@ -51,7 +51,7 @@ struct BlockTile {
         }
     }
 
-    // Has the second cache fetch `most` bytes of the row's fields behind those in flight, or a quarter of that, if there are so many. On an H200 more of them
+    // Has the L2 cache fetch `most` bytes of the row's fields behind those in flight, or a quarter of that, if there are so many. On an H200 more of them
     // delay the row of x, and formats whose chunks take longer gain nothing.
     void fetch_behind(uint most, uint chunks, uint lane) const {
         const uint first = 4 * F::LOW * ROUND, end = 4 * F::LOW * chunks, bytes = first + most <= end ? most : most / 4;

@@ -27,7 +27,7 @@ template <class T> struct position<metal::vec<T, 3>> {
 };
 template <class P> struct position<const P> : position<P> {};
 
-// Has the second cache fetch `bytes` bytes; these and the address are multiples of 16.
+// Has the L2 cache fetch `bytes` bytes; these and the address are multiples of 16.
 __forceinline__ void fetch_ahead(const void* from, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"(bytes) : "memory");
@@ -117,17 +117,17 @@ __forceinline__ int dot_high_unsigned(uint pair, uint bytes, int sum) {
 }
 
 // Four of the eight bytes of two words.
-__forceinline__ uint permute(uint low, uint high, uint places) {
+__forceinline__ uint permute(uint low, uint high, uint selectors) {
   uint bytes;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(places));
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selectors));
   return bytes;
 }
 
 // Of the lower or the upper four bits of a word's bytes, for `half` 0x6420 or 0x7531, which of the sixteen bytes of four words they choose.
 __forceinline__ uint choose(uint a, uint b, uint c, uint d, uint word, uint half) {
-  const uint places = word & 0x77777777u, halves = 0x32103210u | (word & 0x88888888u) >> 1;
-  const uint first = permute(permute(a, b, places), permute(c, d, places), halves);
-  const uint second = permute(permute(a, b, places >> 16), permute(c, d, places >> 16), halves >> 16);
+  const uint selectors = word & 0x77777777u, tables = 0x32103210u | (word & 0x88888888u) >> 1;
+  const uint first = permute(permute(a, b, selectors), permute(c, d, selectors), tables);
+  const uint second = permute(permute(a, b, selectors >> 16), permute(c, d, selectors >> 16), tables >> 16);
   return permute(first, second, half);
 }
 
