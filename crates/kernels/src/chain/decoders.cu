@@ -80,7 +80,7 @@ struct Raw {
 DEVICE void decode_four(float (&values)[4], u32 low, u32 high, float scale, float offset) {
     typedef FORMAT F;
     // Fields of a few bits are had as floats from 128 on, by their bytes; others, as bytes with a sign, from 32768 on.
-    const bool is_plain = F::LOW + F::HIGH < 8 && !F::Integers::IS_TABLE;
+    const bool is_plain = F::LOW + F::HIGH < 8 && !F::Fields::IS_TABLE;
     const u32 bytes = is_plain ? low | high << F::LOW : formats::signed_bytes<F>(low, high) ^ 0x80808080u;
     const float zero = -(128.0f + F::ZERO) * scale;
 #pragma unroll

@@ -159,13 +159,13 @@ typedef Table<0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u> Nonlinear;
 typedef Table<0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu> Doubled;
 
 // A format: bits of its planes, the lowest first; elements that share a scale; whether there are offsets; chunks of a block; bytes of subscales for each
-// chunk and 16-bit numbers for each block; what is subtracted from fields, and which integers these are; and the scales.
-#define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, INTEGERS, SCALES) \
+// chunk and 16-bit numbers for each block; what is subtracted from fields, and how fields give integers; and the scales.
+#define FORMAT(NAME, FIRST, SECOND, SHARING, WITH_OFFSETS, CHUNKS, BYTES, COUNT, LESS, FIELDS, SCALES) \
     struct NAME { \
         static constexpr constant uint LOW = FIRST, HIGH = SECOND, GROUP = SHARING, BLOCK = CHUNKS, SUBSCALES = BYTES, NUMBERS = COUNT; \
         static constexpr constant int ZERO = LESS; \
         static constexpr constant bool OFFSETS = WITH_OFFSETS; \
-        typedef INTEGERS Integers; \
+        typedef FIELDS Fields; \
         static Scales scales(uint numbers, uint subscales) { return SCALES; } \
     };
 
@@ -189,13 +189,13 @@ FORMAT(Affine8Bf16, 8, 0, 32, true, 1, 0, 2, 0, Plain, less_128(brain_number(num
 // The integers of elements 4 i … 4 i + 3 by the word that has their fields, of a format that has a table.
 template <typename F>
 inline uint chosen(uint word, uint i) {
-    return i < 4 ? F::Integers::lower(word) : F::Integers::upper(word);
+    return i < 4 ? F::Fields::lower(word) : F::Fields::upper(word);
 }
 
 // The integers of four elements, a signed byte each, by the fields of both planes.
 template <typename F>
 inline uint signed_bytes(uint low, uint high) {
-    const uint fields = F::Integers::of(low) | high << F::LOW;
+    const uint fields = F::Fields::of(low) | high << F::LOW;
     // A byte's own highest bit is set, so that nothing is borrowed from the next, and flipped.
     return F::ZERO == 0 ? fields : ((fields | 0x80808080u) - F::ZERO * 0x01010101u) ^ 0x80808080u;
 }
@@ -276,7 +276,7 @@ struct Packed {
         }
         for (uint i = 0; i < 8; ++i) {
             if (!is_plain()) {
-                const uint bytes = F::Integers::IS_TABLE ? chosen<F>(low.words[i % F::LOW], i) : low.bytes(i);
+                const uint bytes = F::Fields::IS_TABLE ? chosen<F>(low.words[i % F::LOW], i) : low.bytes(i);
                 sums[i / 4] = dot_four(pairs[2 * i], pairs[2 * i + 1], bytes, sums[i / 4]);
             }
             if (F::HIGH > 0) {
@@ -287,7 +287,7 @@ struct Packed {
     }
 
     // Whether the only plane has four bits of an element, and not what chooses it.
-    static bool is_plain() { return F::LOW == 4 && F::HIGH == 0 && !F::Integers::IS_TABLE; }
+    static bool is_plain() { return F::LOW == 4 && F::HIGH == 0 && !F::Fields::IS_TABLE; }
 
     // Elements 4 i … 4 i + 3, a signed byte each, times TIMES: four bits less eight are quickly had as the upper half of a byte.
     static constexpr constant uint TIMES = F::LOW == 4 && F::HIGH == 0 && F::ZERO == 8 ? 16 : 1;
@@ -296,7 +296,7 @@ struct Packed {
         if (TIMES == 16) {
             return ((i < 4 ? low.words[i % F::LOW] << 4 : low.words[i % F::LOW]) & 0xf0f0f0f0u) ^ 0x80808080u;
         }
-        if (F::Integers::IS_TABLE) {
+        if (F::Fields::IS_TABLE) {
             return chosen<F>(low.words[i % F::LOW], i);
         }
         return signed_bytes<F>(low.bytes(i), high.bytes(i));

@@ -55,7 +55,7 @@ struct BlockTile {
     // delay the row of x, and formats whose chunks take longer gain nothing.
     void fetch_behind(uint most, uint chunks, uint lane) const {
         const uint first = 4 * F::LOW * ROUND, end = 4 * F::LOW * chunks, bytes = first + most <= end ? most : most / 4;
-        if (COLUMNS == 1 && F::HIGH == 0 && !F::OFFSETS && !F::Integers::IS_TABLE && wide && lane % LANES == 0 && first + bytes <= end) {
+        if (COLUMNS == 1 && F::HIGH == 0 && !F::OFFSETS && !F::Fields::IS_TABLE && wide && lane % LANES == 0 && first + bytes <= end) {
             fetch_ahead(rows.at[0] + first, bytes);
         }
     }

@@ -68,7 +68,7 @@ struct Words {
 
     // Elements 4 i … 4 i + 3 as f16.
     DEVICE void decode(u32 i, u32& first, u32& second) const {
-        const bool is_plain = !F::Integers::IS_TABLE;
+        const bool is_plain = !F::Fields::IS_TABLE;
         const u32 bytes = is_plain ? formats::Plane<F::LOW>::fields(low, i) | formats::Plane<F::HIGH>::fields(high, i) << F::LOW
                                    : formats::chosen<F>(low, i) ^ 0x80808080u;
         // A byte b with 0x64 before it is 1024 + b.
