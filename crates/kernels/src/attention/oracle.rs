@@ -204,6 +204,15 @@ pub(crate) const PAIRS: [[DType; 2]; 5] =
 /// Queries beside packed rows.
 pub(crate) const PACKED: [DType; 2] = [DType::F32, DType::U8];
 
+/// Queries, and keys whose weights grow from the last one to the first, by a hundred times and more every 128 keys.
+fn growing(dtype: DType, d: Dims) -> [HostTensor; 2] {
+    let random = |heads, rows, seed| HostTensor::random(dtype, &[d.batch, heads, rows, d.width], 0.0, 1.0, seed);
+    let (q, k) = (random(d.heads, d.queries, 61), random(d.kv_heads, d.keys, 62));
+    let factor = |at: usize| 16.0 - 15.0 * (at / d.width % d.keys) as f64 / d.keys as f64;
+    let grown: Vec<f64> = k.to_f64().into_iter().enumerate().map(|(at, x)| x * factor(at)).collect();
+    [q, HostTensor::from_f64(dtype, k.dims(), &grown)]
+}
+
 /// Positions `start, start + 1, …`.
 fn positions(start: i32, count: usize) -> Option<HostTensor> {
     Some(HostTensor::new(&[count], &(start..start + count as i32).collect::<Vec<_>>()))
@@ -445,6 +454,13 @@ fn fast_cases() -> Vec<Case> {
         let operator = Attention { scoring: Scoring { offset: 80, ..causal }, precision: Precision::Fast, ..Attention::default() };
         let d = Dims { batch: 2, ..Dims::new(4, 2, 70, 150, width) };
         cases.push(case_of(operator, d, [stored([2, 4, 70, width], 45), made(k), made(v)], Extra::default()));
+    }
+    // Weights that grow out of what they are relative to, again and again.
+    for (dtype, width) in [(DType::F16, 64), (DType::BF16, 128)] {
+        let d = Dims::new(2, 1, 70, 520, width);
+        let ([q, k], v) = (growing(dtype, d), HostTensor::random(dtype, &[1, 1, 520, width], -1.0, 1.0, 63));
+        let operator = Attention { scoring: Scoring { offset: 450, ..causal }, precision: Precision::Fast, ..Attention::default() };
+        cases.push(case_of(operator, d, [q, k, v], Extra::default()));
     }
     // A query that is no number gives none; the others of its tile do.
     let d = Dims::new(4, 2, 1, 300, 64);

@@ -189,10 +189,10 @@ DEVICE void attend_all(const Params& p, const SplitParams& split, const Q* q, co
     await_launches();
     const Schedule schedule(p, split, positions, lengths);
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_COPY));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
         copy_all(memory, schedule, q, k, v, places);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
         compute_all(memory, schedule, y, found);
     }
 }

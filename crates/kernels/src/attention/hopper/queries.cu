@@ -1,4 +1,4 @@
-// Kernels whose tiles are queries: who works on which, the keys that a tile attends, and a running softmax.
+// Kernels whose tiles are queries: which thread block works on which, the keys that a tile attends, and a running softmax.
 
 // A tile of queries of one head.
 struct Tile {
@@ -14,16 +14,28 @@ struct Tile {
     DEVICE int first_key(int block) const { return ((some.end - 1) / BLOCK - block) * BLOCK; }
 };
 
-// Gives each thread block its tiles; rounds go forth and back so that all get about as many keys.
+// Gives each thread block its tiles: in sections of heads whose keys and values find room in the L2 cache, by turns from the last queries to the first and from the
+// first to the last. Rounds go forth and back so that all get about as many keys, which takes some rounds in each section.
 struct Schedule {
     const Params& p;
     const int* positions;
     const int* lengths;
     int tiles;
     int heads;
+    // Heads of a section, and whether the first one rises.
+    int section;
+    bool rises;
 
     DEVICE Schedule(const Params& p, const int* positions, const int* lengths)
-        : p(p), positions(positions), lengths(lengths), tiles((int(p.score.queries) + ROWS - 1) / ROWS), heads(int(p.score.heads * p.score.batch)) {}
+        : p(p), positions(positions), lengths(lengths), tiles((int(p.score.queries) + ROWS - 1) / ROWS), heads(int(p.score.heads * p.score.batch)) {
+        const int group = int(p.score.heads / p.score.kv_heads), fit = CACHED / max(int(p.score.keys), 1) * group;
+        const int balanced = (6 * int(gridDim.x) + tiles - 1) / tiles;
+        section = min(max((balanced + group - 1) / group * group, fit), heads);
+        rises = (heads + section - 1) / section % 2 == 0;
+    }
+
+    // Keys and values of a head, 16 MiB of them.
+    static constexpr int CACHED = (16 << 20) / (4 * WIDTH);
 
     DEVICE int rounds() const { return (tiles * heads + int(gridDim.x) - 1) / int(gridDim.x); }
 
@@ -33,9 +45,11 @@ struct Schedule {
         if (index >= tiles * heads) {
             return false;
         }
-        tile.first = (tiles - 1 - index / heads) * ROWS;
-        tile.batch = index % heads / int(p.score.heads);
-        tile.head = index % heads % int(p.score.heads);
+        const int before = index / (tiles * section), within = index - before * tiles * section, width = min(section, heads - before * section);
+        const int step = within / width, head = before * section + within % width;
+        tile.first = ((before % 2 == 1) == rises ? tiles - 1 - step : step) * ROWS;
+        tile.batch = head / int(p.score.heads);
+        tile.head = head % int(p.score.heads);
         KeyRange some = {0x7fffffff, 0}, all = {0, 0x7fffffff};
 #pragma unroll
         for (int i = 0; i < ROWS; i += 32) {
@@ -52,52 +66,35 @@ struct Schedule {
     }
 };
 
+// A running softmax of the thread's two rows. Weights are relative to a power of two, which stays until one of them is too great: sums are seldom rescaled.
 struct Softmax {
-    float greatest[2];
+    // Its exponent: NEVER until a key is attended.
+    float shift[2];
     float sum[2];
     // What multiplies scores.
     float scale;
 
-    // Turns scores into weights and finds what multiplies the sums before.
-    DEVICE void apply(float (&scores)[BLOCK / 2], float (&factors)[2]) {
-        float most[4], sums[4] = {}, bases[2];
-#pragma unroll
-        for (int i = 0; i < BLOCK / 2; ++i) {
-            most[i % 4] = i < 4 ? scores[i] : fmaxf(most[i % 4], scores[i]);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            most[r] = fmaxf(greatest[r], fmaxf(most[2 * r], most[2 * r + 1]));
-        }
-#pragma unroll
-        for (int lanes = 1; lanes <= 2; lanes *= 2) {
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                most[r] = fmaxf(most[r], __shfl_xor_sync(~0u, most[r], lanes));
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            bases[r] = most[r] == NEVER ? 0.0f : most[r] * scale;
-            factors[r] = exp2_approximate(fmaf(greatest[r], scale, -bases[r]));
-            greatest[r] = most[r];
-        }
-#pragma unroll
-        for (int i = 0; i < BLOCK / 2; ++i) {
-            scores[i] = exp2_approximate(fmaf(scores[i], scale, -bases[i / 2 % 2]));
-            sums[i % 4] += scores[i];
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-            sum[r] = fmaf(sum[r], factors[r], sums[2 * r] + sums[2 * r + 1]);
-        }
-    }
+    DEVICE float base(int r) const { return shift[r] == NEVER ? 0.0f : shift[r]; }
 
     // One over the sum of weights; zero if no key is attended.
     DEVICE float inverse(int r) const {
         float all = sum[r] + __shfl_xor_sync(~0u, sum[r], 1);
         all += __shfl_xor_sync(~0u, all, 2);
-        return greatest[r] == NEVER ? 0.0f : 1.0f / all;
+        return shift[r] == NEVER ? 0.0f : 1.0f / all;
+    }
+
+    // Makes the greatest weight of each row 2^-MARGIN or less, given the greatest of the thread's scores, and finds what multiplies the sums before.
+    template <int MARGIN>
+    DEVICE void shrink(const float (&greatest)[2], float (&factors)[2]) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float most = fmaxf(greatest[r], __shfl_xor_sync(~0u, greatest[r], 1));
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+            const float before = shift[r];
+            shift[r] = fmaxf(before, fmaf(most, scale, float(MARGIN)));
+            factors[r] = exp2_approximate(before - base(r));
+            sum[r] *= factors[r];
+        }
     }
 };
 
@@ -106,6 +103,17 @@ DEVICE void rescale(float (&sums)[WIDTH / 2], const float (&factors)[2]) {
     for (int i = 0; i < WIDTH / 2; ++i) {
         sums[i] *= factors[i / 2 % 2];
     }
+}
+
+// The greatest of a thread's scores in each row.
+DEVICE void find_greatest(const float (&scores)[BLOCK / 2], float (&greatest)[2]) {
+    float most[4];
+#pragma unroll
+    for (int i = 0; i < BLOCK / 2; ++i) {
+        most[i % 4] = i < 4 ? scores[i] : fmaxf(most[i % 4], scores[i]);
+    }
+    greatest[0] = fmaxf(most[0], most[1]);
+    greatest[1] = fmaxf(most[2], most[3]);
 }
 
 // The keys that the thread's two rows attend.

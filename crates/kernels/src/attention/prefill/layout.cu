@@ -4,5 +4,3 @@ constexpr int BLOCK = 128;  // Keys or values that are copied at once.
 constexpr int STAGES = 6;
 constexpr int HEADER = 1024;
 constexpr int RESIDENT = 1;  // Thread blocks of a multiprocessor.
-constexpr int TO_COPY = 72;  // Registers of the threads that copy and of those that compute.
-constexpr int TO_COMPUTE = 216;

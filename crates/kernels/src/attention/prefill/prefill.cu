@@ -35,65 +35,121 @@ DEVICE void copy_all(Memory memory, const Schedule& schedule, const Q* q, const 
     copier.finish();
 }
 
-// Comes after the wait for the next item: across a branch the compiler does not move it before the softmax.
-DEVICE void finish_sums(float (&sums)[WIDTH / 2]) {
-    await_products<0>();
-    settle(sums);
-}
+// Attention of a thread's rows in a tile. Sums of a block's values go on while the next block's scores and weights are found.
+struct Attention {
+    Computer& computer;
+    const Tile& tile;
+    const KeyRange (&ranges)[2];
+    Softmax& softmax;
+    float (&sums)[WIDTH / 2];
+    float scores[BLOCK / 2];
+    // Of two blocks in turn: products read one while the other is written.
+    u32 weights[2][BLOCK / 16][4];
 
-DEVICE void attend(Computer& computer, const Tile& tile, const KeyRange (&ranges)[2], u32 turn, Softmax& softmax, float (&sums)[WIDTH / 2]) {
-    const Memory memory = computer.memory;
-    float scores[BLOCK / 2], factors[2];
-    u32 weights[BLOCK / 16][4];
+    // Weights relative to 2^bases, and their sums in each row. Whether all are less than two: greater ones, infinity and NaN have a bit in common.
+    DEVICE bool weigh(u32 (&weights)[BLOCK / 16][4], const float (&bases)[2], float (&row_sums)[2]) const {
+        u32 bits = 0;
+        float parts[4] = {};
 #pragma unroll
-    for (int i = 0; i < BLOCK / 2; ++i) {
-        scores[i] = 0.0f;
-    }
-    const int blocks = tile.blocks();
-    wait(memory.own_full(), turn % 2);
-    computer.begin_scores<OVERWRITTEN>(scores, 0, computer.await_item(computer.items));
-    await_products<0>();
-    settle(scores);
-    computer.release(memory.empty(computer.items));
-    if (blocks == 1) {
-        computer.release(memory.own_empty());
-    }
-    ++computer.items;
-    mask(scores, tile.all, tile.first_key(0), computer.column(), ranges);
-    softmax.apply(scores, factors);
-    for (int block = 1; block < blocks; ++block) {
-        const u32 keys = computer.await_item(computer.items);
-        finish_sums(sums);
-        if (block > 1) {
-            computer.release(memory.empty(computer.items - 1));
+        for (int i = 0; i < BLOCK / 4; ++i) {
+            const float low = exp2_approximate(fmaf(scores[2 * i], softmax.scale, -bases[i % 2]));
+            const float high = exp2_approximate(fmaf(scores[2 * i + 1], softmax.scale, -bases[i % 2]));
+            parts[2 * (i % 2)] += low;
+            parts[2 * (i % 2) + 1] += high;
+            weights[i / 4][i % 4] = pack<KV>(low, high);
+            bits |= weights[i / 4][i % 4];
         }
-        computer.narrow(scores, weights);
-        settle(scores);
-        computer.begin_scores<OVERWRITTEN>(scores, 0, keys);
-        rescale(sums, factors);
-        computer.begin_sums(sums, weights, computer.await_item(computer.items + 1));
+        row_sums[0] = parts[0] + parts[1];
+        row_sums[1] = parts[2] + parts[3];
+        return (bits & 0x40004000) == 0;
+    }
+
+    // Turns a block's scores into weights.
+    template <int TURN, bool IS_FIRST>
+    DEVICE void apply_softmax(int block) {
+        mask(scores, tile.all, tile.first_key(block), computer.column(), ranges);
+        float row_sums[2];
+        if (IS_FIRST || !__all_sync(~0u, weigh(weights[TURN], softmax.shift, row_sums))) {
+            float greatest[2], factors[2];
+            find_greatest(scores, greatest);
+            softmax.shrink<MARGIN>(greatest, factors);
+            if constexpr (!IS_FIRST) {
+                await_products<0>();
+                settle(sums);
+                rescale(sums, factors);
+            }
+            const float bases[2] = {softmax.base(0), softmax.base(1)};
+            weigh(weights[TURN], bases, row_sums);
+        }
+        softmax.sum[0] += row_sums[0];
+        softmax.sum[1] += row_sums[1];
+    }
+
+    // The weights of a block, and the sums of the one before.
+    template <int TURN, bool IS_SECOND>
+    DEVICE void take(int block) {
+        const Memory memory = computer.memory;
+        computer.begin_scores<OVERWRITTEN>(scores, 0, computer.await_item(computer.items));
+        computer.begin_sums(sums, weights[1 - TURN], computer.await_item(computer.items + 1));
         await_products<1>();
         settle(scores);
+        if (!IS_SECOND) {
+            computer.release(memory.empty(computer.items - 1));
+        }
         computer.release(memory.empty(computer.items));
-        if (block == blocks - 1) {
+        if (block == tile.blocks() - 1) {
             computer.release(memory.own_empty());
         }
-        mask(scores, tile.all, tile.first_key(block), computer.column(), ranges);
-        softmax.apply(scores, factors);
+        apply_softmax<TURN, false>(block);
         computer.items += 2;
     }
-    const u32 values = computer.await_item(computer.items);
-    finish_sums(sums);
-    if (blocks > 1) {
-        computer.release(memory.empty(computer.items - 1));
+
+    DEVICE void run(u32 turn) {
+        const Memory memory = computer.memory;
+        const int blocks = tile.blocks();
+#pragma unroll
+        for (int i = 0; i < BLOCK / 2; ++i) {
+            scores[i] = 0.0f;
+        }
+        wait(memory.own_full(), turn % 2);
+        computer.begin_scores<OVERWRITTEN>(scores, 0, computer.await_item(computer.items));
+        await_products<0>();
+        settle(scores);
+        computer.release(memory.empty(computer.items));
+        if (blocks == 1) {
+            computer.release(memory.own_empty());
+        }
+        ++computer.items;
+        apply_softmax<0, true>(0);
+        int block = 1;
+        if (block < blocks) {
+            take<1, true>(block++);
+        }
+        for (; block + 1 < blocks; block += 2) {
+            take<0, false>(block);
+            take<1, false>(block + 1);
+        }
+        if (block < blocks) {
+            take<0, false>(block);
+        }
+        const u32 values = computer.await_item(computer.items);
+        if (blocks % 2 == 1) {
+            computer.begin_sums(sums, weights[0], values);
+        } else {
+            computer.begin_sums(sums, weights[1], values);
+        }
+        await_products<0>();
+        settle(sums);
+        if (blocks > 1) {
+            computer.release(memory.empty(computer.items - 1));
+        }
+        computer.release(memory.empty(computer.items));
+        ++computer.items;
     }
-    computer.narrow(scores, weights);
-    rescale(sums, factors);
-    computer.begin_sums(sums, weights, values);
-    finish_sums(sums);
-    computer.release(memory.empty(computer.items));
-    ++computer.items;
-}
+
+    // Room for greater scores, as a power of two: it costs weights of 16 bits no precision that shows.
+    static constexpr int MARGIN = 8;
+};
 
 DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
     const ScoreParams& s = schedule.p.score;
@@ -109,7 +165,7 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
         if (tile.blocks() != 0) {
             KeyRange ranges[2];
             find_ranges(schedule, tile, computer, ranges);
-            attend(computer, tile, ranges, turn++, softmax, sums);
+            Attention{computer, tile, ranges, softmax, sums}.run(turn++);
         }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
@@ -131,10 +187,10 @@ template <typename Places>
 DEVICE void attend_all(Memory memory, const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, Places places) {
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(TO_COPY));
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
         copy_all(memory, schedule, q, k, v, places);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TO_COMPUTE));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
         compute_all(memory, schedule, y);
     }
 }

@@ -198,7 +198,8 @@ DEVICE void copy_all(Memory memory, Header& header, const Tile& tile, const Para
 }
 
 DEVICE void compute_all(Memory memory, Header& header, const Tile& tile, const ScoreParams& s, KV* dk, KV* dv) {
-    Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
+    // Read from a lane, so that the compiler sees that addresses are the same in all.
+    Computer computer = {memory, __shfl_sync(~0u, int(threadIdx.x / 128) - 1, 0), int(threadIdx.x % 128), 0};
     float of_keys[WIDTH / 2] = {}, of_values[WIDTH / 2] = {};
     if (tile.turns() != 0) {
         Differentiation{computer, header, tile, s.scale * LOG2_E, of_keys, of_values}.run();

@@ -55,26 +55,47 @@ struct Differentiation {
     float gradients[BLOCK / 2];
     u32 weights[BLOCK / 16][4];
 
+    // Turns scores into weights, which are less than sixteen.
+    DEVICE void apply_softmax() {
+        float greatest[2], parts[4] = {};
+        find_greatest(scores, greatest);
+        const bool fit = greatest[0] * softmax.scale < softmax.shift[0] + 4.0f && greatest[1] * softmax.scale < softmax.shift[1] + 4.0f;
+        if (!__all_sync(~0u, fit)) {
+            float factors[2];
+            softmax.shrink<0>(greatest, factors);
+            rescale(sums, factors);
+        }
+        const float bases[2] = {softmax.base(0), softmax.base(1)};
+#pragma unroll
+        for (int i = 0; i < BLOCK / 2; ++i) {
+            scores[i] = exp2_approximate(fmaf(scores[i], softmax.scale, -bases[i / 2 % 2]));
+            parts[i % 4] += scores[i];
+        }
+        softmax.sum[0] += parts[0] + parts[1];
+        softmax.sum[1] += parts[2] + parts[3];
+    }
+
     // Products of a block, and sums of the one before, which go on until its scores are there.
     template <bool IS_FIRST>
     DEVICE void take(int block) {
         const Memory memory = computer.memory;
-        float factors[2];
-        const u32 keys = computer.await_item(computer.items + 1), values = computer.await_item(computer.items);
+        // The same in all lanes, which the compiler does not see: addresses of items take half as many instructions with it.
+        const u32 items = __shfl_sync(~0u, computer.items, 0);
+        computer.await_item(computer.items + 1);
+        computer.await_item(computer.items);
         if constexpr (!IS_FIRST) {
-            computer.begin_sums(sums, weights, memory.stage(computer.items - 1));
+            computer.begin_sums(sums, weights, memory.stage(items - 1));
         }
-        computer.begin_scores(scores, 0, keys);
+        computer.begin_scores(scores, 0, memory.stage(items + 1));
         await_products<0>();
         settle(scores);
         settle(sums);
-        computer.begin_scores(gradients, 1, values);
+        computer.begin_scores(gradients, 1, memory.stage(items));
         if constexpr (!IS_FIRST) {
             computer.release(memory.empty(computer.items - 1));
         }
         mask(scores, tile.all, tile.first_key(block), computer.column(), ranges);
-        softmax.apply(scores, factors);
-        rescale(sums, factors);
+        apply_softmax();
         await_products<0>();
         settle(gradients);
         computer.release(memory.empty(computer.items));
@@ -143,7 +164,7 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, const Q* y, con
             computer.store_row(sums, r, inverse * s.scale, dq + row * WIDTH, query < queries);
             if (computer.thread % 4 == 0 && first < queries) {
                 const bool attends = query < queries && inverse != 0.0f;
-                known.start[query - first] = attends ? fmaf(softmax.greatest[r], softmax.scale, -log2f(inverse)) : -NEVER;
+                known.start[query - first] = attends ? softmax.shift[r] - log2f(inverse) : -NEVER;
                 known.product[query - first] = products[r];
             }
         }
