@@ -34,7 +34,7 @@ struct Schedule {
         rises = (heads + section - 1) / section % 2 == 0;
     }
 
-    // Keys and values of a head, 16 MiB of them.
+    // How many keys take 16 MiB with their values.
     static constexpr int CACHED = (16 << 20) / (4 * WIDTH);
 
     DEVICE int rounds() const { return (tiles * heads + int(gridDim.x) - 1) / int(gridDim.x); }
@@ -66,9 +66,9 @@ struct Schedule {
     }
 };
 
-// A running softmax of the thread's two rows. Weights are relative to a power of two, which stays until one of them is too great: sums are seldom rescaled.
+// A running softmax of the thread's two rows. Weights are relative to 2^shift, which stays until one of them is too great: sums are seldom rescaled.
 struct Softmax {
-    // Its exponent: NEVER until a key is attended.
+    // NEVER until a key is attended.
     float shift[2];
     float sum[2];
     // What multiplies scores.

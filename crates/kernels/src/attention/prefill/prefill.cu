@@ -1,6 +1,6 @@
 // Attention of many queries on the tensor cores of compute capability 9.0: fast precision, in CUDA C++.
 //
-// A thread block of three warpgroups walks over tiles of 128 queries of one head, those with most keys first. One warpgroup copies queries, keys
+// A thread block of three warpgroups walks over tiles of 128 queries of one head, as Schedule gives them. One warpgroup copies queries, keys
 // and values to shared memory, 128 keys or values at a time, into a ring of buffers. The other two have 64 queries each: scores by wgmma, a running
 // softmax in base 2, weights rounded to the keys' type, sums of values by wgmma, which go on during the next softmax. Queries are read once, keys and
 // values once for each tile of queries.
