@@ -44,7 +44,7 @@ const FILES: &[MetalFile] = &[
 ];
 const METAL: MetalForm = MetalForm::new(FILES, "rope_append").with_error_flag(kv_append::REJECTION);
 
-/// Tokens from which queries share what is made of an angle, and how many do.
+/// Tokens from which so many heads share what is made of an angle.
 const MANY: u32 = 16;
 const SHARED: u64 = 8;
 
@@ -165,7 +165,7 @@ impl Operator for RopeAppend {
             .min((device.max_threads_per_threadgroup as u32 / 32 * 32).clamp(32, 256));
         let Extent([tokens, heads, any]) = params.append.grid();
         let shared = if tokens >= MANY { SHARED } else { 1 };
-        let heads = u64::from(heads) + params.values.heads + params.query_heads.div_ceil(shared);
+        let heads = params.values.heads + u64::from(heads).max(params.query_heads).div_ceil(shared);
         let heads = u32::try_from(heads).map_err(|_| Error::unsupported(format!("{heads} heads: too many for one launch")))?;
         Ok(launch.over(Extent([tokens, heads, any]), Extent::linear(threads)).with_metal(METAL).into())
     }

@@ -1,14 +1,44 @@
-// What a step adds to the caches: keys rotated by their positions and values, and the queries rotated in place. A threadgroup for each row, or for some of a
-// token's queries, and a thread for each pair or copied element. Read once, rotated, rounded to the rows' type and to the cache's, written once.
+// What a step adds to the caches: keys rotated by their positions and values, and the queries rotated in place. A threadgroup for some heads of a token's keys and
+// queries, which share what is made of an angle, or for the values of a head; a thread for each pair or copied element. Read once, rotated, rounded to the rows'
+// type and to the cache's, written once.
 
+// Heads that a thread has at a time.
+constant constexpr uint TOGETHER = 4;
+
+// Where a token's rows of some heads come from or go to.
+template <typename P>
+struct Heads {
+    P first;
+    long stride;
+
+    P operator[](uint head) const { return first + head * stride; }
+};
+
+// A pair of elements of each row. Heads are read together: a row is not read behind the store of another.
 template <typename S, typename T>
-inline void rotate(device const S* from, device T* to, constant RotatedRows& p, float position, device const float* frequencies, uint pair) {
-    const float angle = position * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
-    const uint i = p.interleaved ? 2 * pair : pair, j = p.interleaved ? i + 1 : i + p.half_dim;
-    const float u = widen(from[i]), v = widen(from[j]);
-    to[i] = narrow<T>(widen(narrow<S>(u * cos - v * sin)));
-    to[j] = narrow<T>(widen(narrow<S>(v * cos + u * sin)));
+inline void rotate(Heads<device const S*> from, Heads<device T*> to, uint first, uint step, uint heads, uint2 pair, float cos, float sin) {
+    for (; first < heads; first += TOGETHER * step) {
+        float u[TOGETHER], v[TOGETHER];
+#pragma unroll
+        for (uint h = 0; h < TOGETHER && first + h * step < heads; ++h) {
+            device const S* row = from[first + h * step];
+            u[h] = widen(row[pair.x]);
+            v[h] = widen(row[pair.y]);
+        }
+#pragma unroll
+        for (uint h = 0; h < TOGETHER && first + h * step < heads; ++h) {
+            device T* row = to[first + h * step];
+            row[pair.x] = narrow<T>(widen(narrow<S>(u[h] * cos - v[h] * sin)));
+            row[pair.y] = narrow<T>(widen(narrow<S>(v[h] * cos + u[h] * sin)));
+        }
+    }
 }
+
+// Packed keys are rotated by their elements.
+template <typename S>
+inline void rotate(Heads<device const S*>, Heads<device uchar*>, uint, uint, uint, uint2, float, float) {}
+
+inline uint2 elements_of(constant RotatedRows& p, uint pair) { return p.interleaved ? uint2(2 * pair, 2 * pair + 1) : uint2(pair, pair + p.half_dim); }
 
 // The same of one element.
 template <typename S>
@@ -17,28 +47,23 @@ inline float rotated(device const S* from, constant RotatedRows& p, float positi
         return widen(from[element]);
     }
     const uint pair = p.interleaved ? element / 2 : element % p.half_dim;
-    const uint i = p.interleaved ? 2 * pair : pair, j = p.interleaved ? i + 1 : i + p.half_dim;
+    const uint2 of = elements_of(p, pair);
     const float angle = position * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
-    const float u = widen(from[i]), v = widen(from[j]);
-    return widen(narrow<S>(element == i ? u * cos - v * sin : v * cos + u * sin));
+    const float u = widen(from[of.x]), v = widen(from[of.y]);
+    return widen(narrow<S>(element == of.x ? u * cos - v * sin : v * cos + u * sin));
 }
 
-// A thread for each pair or copied element of a key.
+// Elements of a key that do not rotate.
 template <typename S, typename T>
-inline void append_key(device const S* from, device T* to, constant RotatedRows& p, float position, device const float* frequencies, uint index, uint threads) {
-    const uint pairs = p.half_dim;
-    for (uint pair = index; pair < uint(p.append.width) - pairs; pair += threads) {
-        if (pair < pairs) {
-            rotate(from, to, p, position, frequencies, pair);
-        } else {
-            to[pair + pairs] = narrow<T>(widen(from[pair + pairs]));
-        }
+inline void append_rest(device const S* from, device T* to, constant RotatedRows& p, float, device const float*, uint index, uint threads) {
+    for (uint k = 2 * p.half_dim + index; k < uint(p.append.width); k += threads) {
+        to[k] = narrow<T>(widen(from[k]));
     }
 }
 
-// A lane for each element of a packed key.
+// A packed key, a lane for each element.
 template <typename S>
-inline void append_key(device const S* from, device uchar* to, constant RotatedRows& p, float position, device const float* frequencies, uint index, uint threads) {
+inline void append_rest(device const S* from, device uchar* to, constant RotatedRows& p, float position, device const float* frequencies, uint index, uint threads) {
     const uint width = uint(p.append.width);
     for (uint k = index; k < width; k += threads) {
         quantise(to, k, width, rotated(from, p, position, frequencies, k), true);
@@ -59,13 +84,10 @@ inline void append_value(device const S* from, device uchar* to, uint width, uin
     }
 }
 
-template <typename T>
-inline device T* row_at(device T* values, constant View& view, long batch, long head, long token) {
-    return values + (long(view.origin) + batch * view.batch + head * view.head + token * view.token);
+template <typename P>
+inline Heads<P> heads_at(P values, constant View& view, long batch, long token) {
+    return {values + (long(view.origin) + batch * view.batch + token * view.token), long(view.head)};
 }
-
-// Heads of a token's queries that a thread has at a time.
-constant constexpr uint TOGETHER = 4;
 
 template <typename S, typename T>
 [[kernel]] void rope_append(
@@ -95,36 +117,23 @@ template <typename S, typename T>
         reject(error_flag, group.x);
         return;
     }
-    if (group.y < key_heads) {
-        device const S* from = row_at(rows, keys.rows, batch, group.y, token);
-        device T* to = row_at(cache, keys.cache, batch, group.y, slot);
-        append_key(from, to, params, float(position), frequencies, index, threads);
-    } else if (group.y < key_heads + value_heads) {
-        const uint head = group.y - key_heads;
-        device const S* from = row_at(values, params.values.rows, batch, head, token);
-        device T* to = row_at(value_cache, params.values.cache, batch, head, slot);
-        append_value(from, to, uint(params.values.width), index, threads);
-    } else {
-        const uint others = key_heads + value_heads, step = groups.y - others;
-        for (uint pair = index; pair < pairs; pair += threads) {
-            const float angle = float(position) * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
-            const uint i = params.interleaved ? 2 * pair : pair, j = params.interleaved ? i + 1 : i + pairs;
-            // Heads are read together: a row is not read behind the store of another.
-            for (uint first = group.y - others; first < uint(params.query_heads); first += TOGETHER * step) {
-                float u[TOGETHER], v[TOGETHER];
-#pragma unroll
-                for (uint h = 0; h < TOGETHER && first + h * step < uint(params.query_heads); ++h) {
-                    device const S* row = row_at(queries, params.queries, batch, first + h * step, token);
-                    u[h] = widen(row[i]);
-                    v[h] = widen(row[j]);
-                }
-#pragma unroll
-                for (uint h = 0; h < TOGETHER && first + h * step < uint(params.query_heads); ++h) {
-                    device S* row = row_at(queries, params.queries, batch, first + h * step, token);
-                    row[i] = narrow<S>(u[h] * cos - v[h] * sin);
-                    row[j] = narrow<S>(v[h] * cos + u[h] * sin);
-                }
-            }
-        }
+    if (group.y < value_heads) {
+        const auto from = heads_at(values, params.values.rows, batch, token);
+        const auto to = heads_at(value_cache, params.values.cache, batch, slot);
+        append_value(from[group.y], to[group.y], uint(params.values.width), index, threads);
+        return;
+    }
+    const uint first = group.y - value_heads, step = groups.y - value_heads;
+    const auto from = heads_at(rows, keys.rows, batch, token);
+    const auto to = heads_at(cache, keys.cache, batch, slot);
+    const auto turned = heads_at(queries, params.queries, batch, token);
+    for (uint pair = index; pair < pairs; pair += threads) {
+        const float angle = float(position) * frequencies[pair], cos = strict::cos(angle), sin = strict::sin(angle);
+        const uint2 of = elements_of(params, pair);
+        rotate(Heads<device const S*>{turned.first, turned.stride}, turned, first, step, uint(params.query_heads), of, cos, sin);
+        rotate(from, to, first, step, key_heads, of, cos, sin);
+    }
+    for (uint head = first; head < key_heads; head += step) {
+        append_rest(from[head], to[head], params, float(position), frequencies, index, threads);
     }
 }
