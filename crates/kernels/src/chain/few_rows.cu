@@ -102,7 +102,7 @@ DEVICE void send_rows(Place place, const ELEMENT* x) {
     for (u32 index = blockIdx.x; index < p.ends[2]; index += gridDim.x) {
         for (u32 piece = 0; piece < p.pieces; ++piece, place.advance()) {
             wait(place.empty(), place.parity ^ 1);
-#pragma unroll 1
+#pragma unroll
             for (u32 panel = 0; panel < PANELS; ++panel) {
                 const u32 to = place.rows() + panel * p.eights * ATOM + at, start = (piece * PANELS + panel) * PANEL;
 #pragma unroll
@@ -215,7 +215,7 @@ struct Products {
 #pragma unroll
         for (u32 i = 0; i < COUNT; ++i) {
             const u32 step = first + i;
-            multiply_held<ELEMENT>(sums, held[i], columns + step / STEPS * EIGHTS * (ATOM / 16) + 2 * (step % STEPS));
+            multiply_held<ELEMENT>(sums, held[i], offset_by(columns, step / STEPS * EIGHTS * ATOM + step % STEPS * 32));
         }
         end_products();
         await_products<1>();
@@ -227,7 +227,7 @@ struct Products {
 #pragma unroll
         for (u32 i = 0; i < PANELS * STEPS; ++i) {
             const u32 panel = i / STEPS, step = i % STEPS;
-            multiply<ELEMENT>(sums, rows + panel * place.p.eights * (ATOM / 16) + 2 * step, columns + panel * EIGHTS * (ATOM / 16) + 2 * step);
+            multiply<ELEMENT>(sums, offset_by(rows, panel * place.p.eights * ATOM + 32 * step), offset_by(columns, panel * EIGHTS * ATOM + 32 * step));
         }
         end_products();
         await_products<1>();
@@ -362,10 +362,12 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     }
     __syncthreads();
     admit_launches();
-    if (threadIdx.x < COMPUTERS) {
+    // A warp's threads have one role: the compiler takes uniform registers for what they have alike.
+    const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+    if (warp < COMPUTERS / 32) {
         await_launches();
         compute(place, all, rows, layers, height, residual, peers);
-    } else if (threadIdx.x >= COMPUTERS + SENDERS) {
+    } else if (warp >= (COMPUTERS + SENDERS) / 32) {
         if (HELD && p.sharing > 0) {
             // Behind the barriers.
             unsigned char* const free = memory + (place.barriers - shared_address(memory)) + ATOM / 2;
@@ -378,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
         if (HELD) {
             wide ? hold<true>(p, x, rows) : hold<false>(p, x, rows);
             report_rows();
-        } else if (threadIdx.x / 32 - (COMPUTERS + SENDERS) / 32 >= row_warps(p)) {
+        } else if (warp - (COMPUTERS + SENDERS) / 32 >= row_warps(p)) {
         } else if (wide) {
             send_rows<true>(place, x);
         } else {
