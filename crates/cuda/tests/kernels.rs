@@ -18,7 +18,7 @@ use std::{
 
 use elinvar_core::{DType, KernelSource, Metal};
 use elinvar_cuda::Compiler;
-use elinvar_kernels::collective::{CollectiveParams, Delivering, Delivery, Push, Pushing};
+use elinvar_kernels::collective::{CollectiveParams, Delivering, Delivery, Pushing};
 use elinvar_kernels::conformance;
 use elinvar_kernels::cuda::CudaForm;
 use elinvar_msl::cuda::Threadgroups;
@@ -35,9 +35,8 @@ fn kernels(capability: u32) -> Vec<Vec<Arc<KernelSource>>> {
     let (device, mut seen, mut of_groups) = (gpu(capability), HashMap::new(), HashSet::new());
     let mut texts: BTreeMap<String, Vec<Arc<KernelSource>>> = BTreeMap::new();
     let gathering = [4, 1 << 20].map(|width| CollectiveParams { rows: 2, width }.among_peers(DType::F32, 2, 0).unwrap());
-    let awaiting = Push { width: 4, rank: 0, ranks: 2 }.awaited(132);
     let cases = conformance::sample(conformance::cases(), &device);
-    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering).chain([awaiting, Delivery::opening(2, 0)]) {
+    for launch in cases.iter().flat_map(|case| case.plan(&device).unwrap().launches).chain(gathering).chain([Delivery::opening(2, 0)]) {
         if seen.insert(launch.kernel.key.clone(), ()).is_some() {
             continue;
         }

@@ -17,7 +17,10 @@ mod world;
 use std::sync::Arc;
 
 use elinvar_core::{Binding, Buffer, Device, DeviceKind, DeviceProperties, Error, HostMemory, Joined, ListBuilder, Pipeline, RawBuffer, Result};
-use elinvar_kernels::collective::{Collective, Delivery, INBOX_BYTES, MOST_RANKS};
+use elinvar_kernels::{
+    collective::{Collective, Delivery, INBOX_BYTES, MOST_RANKS},
+    cuda::CudaFeatures,
+};
 
 pub use backend::GroupBackend;
 use memory::Parts;
@@ -54,8 +57,11 @@ impl Group {
     /// No device, or devices of different kinds or names, whose plans would differ.
     pub fn new(devices: Vec<Device>) -> Result<Self> {
         let (like, shared) = like(&devices)?;
-        let properties = properties(like, devices.len(), shared);
+        let mut properties = properties(like, devices.len(), shared);
         let inboxes = if shared == devices.len() { Vec::new() } else { inboxes(&devices)? };
+        if let (Some(features), false) = (properties.features::<CudaFeatures>(), inboxes.is_empty()) {
+            properties.features = Some(Arc::new(CudaFeatures { pushes: true, ..*features }));
+        }
         let deliveries = if inboxes.is_empty() { Vec::new() } else { opened(&devices, &inboxes)? };
         Ok(Self(Arc::new(Ranks { devices, properties, inboxes, deliveries, world: None, joined: None })))
     }

@@ -155,7 +155,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds a launch that pushes its results, and what waits for those of others, in place of a launch and what gathers its results. Whether it could.
+    /// Adds a launch that pushes its results in place of a launch and what gathers its results. Whether it could.
     fn push(&mut self, command: &Command, next: Option<&Command>) -> Result<bool> {
         let (Command::Dispatch(launch), Some(Command::Dispatch(gathering)), false) = (command, next, self.group.0.inboxes.is_empty()) else {
             return Ok(false);
@@ -169,15 +169,13 @@ impl Making<'_> {
         if pushing.width != params.width || !pushing.result(launch).is_some_and(is_gathered) || !is_apart {
             return Ok(false);
         }
-        let (ranks, blocks) = (self.group.ranks(), launch.grid.threadgroups(launch.threadgroup).iter().product());
+        let ranks = self.group.ranks();
         for ((device, own), list) in self.places.iter().zip(&mut self.lists) {
             for &rank in own {
                 let push = Push { width: params.width, rank: rank as u32, ranks: ranks as u32 };
                 let mut launch = launch_of(launch, &device.pipeline(&pushing.kernel)?, rank)?;
-                let inboxes = self.group.inboxes(rank)?;
-                push.give(&mut launch, &inboxes, &wholes(device, to, rank, ranks)?);
+                push.give(&mut launch, &self.group.inboxes(rank)?, &wholes(device, to, rank, ranks)?);
                 list.dispatch(launch, device.properties())?;
-                launched(push.awaited(blocks), inboxes.into_iter().map(Some).collect(), of_rank(to, rank)?, device, list)?;
             }
         }
         Ok(true)

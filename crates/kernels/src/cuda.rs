@@ -67,6 +67,8 @@ pub struct CudaFeatures {
     pub compute_capability: u32,
     /// cuBLASLt is there: [`CudaForm::MatrixProduct`] can run.
     pub matrix_library: bool,
+    /// It is of a group whose GPUs reach each other's memory: launches may [push](crate::collective::Push) their results.
+    pub pushes: bool,
 }
 
 impl DeviceFeatures for CudaFeatures {}
@@ -74,7 +76,7 @@ impl DeviceFeatures for CudaFeatures {}
 impl CudaFeatures {
     /// As [`DeviceProperties::features`].
     pub fn of(compute_capability: u32, matrix_library: bool) -> Option<Arc<dyn DeviceFeatures>> {
-        Some(Arc::new(Self { compute_capability, matrix_library }))
+        Some(Arc::new(Self { compute_capability, matrix_library, pushes: false }))
     }
 }
 

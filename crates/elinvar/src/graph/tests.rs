@@ -411,9 +411,22 @@ impl TwoGpus {
 fn products_of_more_than_a_few_rows_push_what_is_gathered() {
     let gpus = TwoGpus::new(Precision::Invariant);
     let each = |rows| gpus.launched(rows, |x| x.linear(&gpus.w.q, None)?.all_gather());
-    assert_eq!(each(100), [["cast", "chain_many_rows", "await_pushes"]; 2]);
-    assert_eq!(each(9), [["cast", "chain_few_rows", "await_pushes"]; 2]);
+    assert_eq!(each(100), [["cast", "chain_many_rows"]; 2]);
+    assert_eq!(each(9), [["cast", "chain_few_rows"]; 2]);
     assert_eq!(each(3), [["cast", "chain_few_rows", "all_gather_words"]; 2]);
+}
+
+/// Kernels are known by their keys: that of three layers is that of one.
+#[test]
+fn a_product_pushes_after_one_of_several_results() {
+    let gpus = TwoGpus::new(Precision::Invariant);
+    let wide = gpus.w.executor.zeros(DType::BF16, &[512, 64]).unwrap();
+    let launched = gpus.launched(100, |x| {
+        let x = x.rms_norm(Some(&gpus.w.norm), 1e-5)?;
+        let (q, k) = (x.linear(&gpus.w.q, None)?, x.linear(&gpus.w.q, None)?);
+        q.add(&k)?.linear(&wide, None)?.all_gather()
+    });
+    assert_eq!(launched, [["rms_norm", "chain_many_rows", "add", "cast", "chain_many_rows"]; 2]);
 }
 
 #[test]

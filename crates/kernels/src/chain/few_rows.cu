@@ -326,7 +326,9 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
     }
     if (PUSHES) {
         meet_computers();
-        peers.count(threadIdx.x);
+        if (threadIdx.x < 32) {
+            peers.finish(threadIdx.x);
+        }
     }
 }
 
@@ -343,9 +345,9 @@ extern "C" __global__ void __launch_bounds__(COMPUTERS + SENDERS + ROW_SENDERS, 
     float* y1,
     float* y2,
     const void* norm,
-    PEERS_PARAMETERS const __grid_constant__ ChainProduct p) {
+    PEERS_PARAMETERS const __grid_constant__ ChainProduct p FLAG_PARAMETER) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Peers peers = {PEERS p.push};
+    const Peers peers = PEERS(p.push);
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + COMING + ATOM - 1) / ATOM * ATOM;
     // What senders decode, barriers, the ring, the sums of a tile, and rows that are held.

@@ -188,7 +188,9 @@ DEVICE void push_tiles(const Layer (&layers)[3], const ChainProduct& p, u32 heig
         }
     }
     asm volatile("bar.sync 2, %0;" ::"n"(PUSHERS) : "memory");
-    peers.count(thread);
+    if (thread < 32) {
+        peers.finish(thread);
+    }
 }
 
 DEVICE void compute(Place place, const Layer (&layers)[3], const ChainProduct& p, u32 height, const float* residual) {
@@ -246,9 +248,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(COM
     float* y1,
     float* y2,
     unsigned char* all_maps,
-    PEERS_PARAMETERS const __grid_constant__ ChainProduct p) {
+    PEERS_PARAMETERS const __grid_constant__ ChainProduct p FLAG_PARAMETER) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Peers peers = {PEERS p.push};
+    const Peers peers = PEERS(p.push);
     const Layer layers[3] = {{w0, b0, y0, p.n[0]}, {w1, b1, y1, p.n[1]}, {w2, b2, y2, p.n[2]}};
     const u32 base = (shared_address(memory) + ATOM - 1) / ATOM * ATOM;
     const Place place = {base, base + ATOM, p.stages, 0, 0};

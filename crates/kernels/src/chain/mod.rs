@@ -11,7 +11,9 @@ use crate::{
     Argument, Launch, Plan, TensorInfo,
     cast::Cast,
     collective::{self, Push},
-    cuda::{CLUSTERS, COPIES, CudaArchitecture, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, TENSOR_MAPS, VECTORS},
+    cuda::{
+        CLUSTERS, COPIES, CudaArchitecture, CudaFeatures, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, MATH, NUMBERS, TENSOR_MAPS, VECTORS,
+    },
     launch::product_operations,
     math,
     matmul::dtype_code,
@@ -32,6 +34,9 @@ pub(crate) const MANY: usize = 512;
 
 /// Rows of a tile where they are many.
 const BLOCK: usize = 128;
+
+/// Rows of weights of a high tile, in eights: two of half the height take hardly longer.
+const HIGH: usize = 24;
 
 /// Elements of a row that are 128 bytes, and bytes of eight rows of them: rows have whole panels.
 const PANEL: usize = 64;
@@ -106,8 +111,6 @@ const KERNEL: MetalFile = metal_file!("chain/few_rows.cu");
 const KERNEL_OF_MANY: MetalFile = metal_file!("chain/many_rows.cu");
 /// The files of a kernel, and of the one that pushes its results to the ranks of a group.
 type Files = (&'static [MetalFile], Option<&'static [MetalFile]>);
-const PUSHES: [MetalFile; 2] =
-    [MetalFile { name: "chain/alone", text: "#define PUSHES 0\n" }, MetalFile { name: "chain/pushes", text: "#define PUSHES 1\n" }];
 
 /// Whether rows are held.
 const HOLDS: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HELD = true;\n" };
@@ -115,8 +118,8 @@ const SENT: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HE
 
 const fn few_rows(held: MetalFile, pushes: usize) -> [MetalFile; 17] {
     let senders = metal_file!("chain/senders.cu");
-    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
-    metal::joined(&[&first, &collective::PEERS, &[ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
+    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS];
+    metal::joined(&[&first, &collective::PEERS[pushes], &[ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
 }
 /// The parts of held rows are small: another launch gathers them sooner.
 const HELD_ROWS: Files = (&few_rows(HOLDS, 0), None);
@@ -129,9 +132,9 @@ macro_rules! of_formats {
             match format {
                 $(Format::$format => {
                     const fn files(pushes: usize) -> [MetalFile; 20] {
-                        let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS, PUSHES[pushes]];
+                        let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS];
                         let last = [ChainProduct::METAL, TILES, VECTORS, quantized::METAL, quantized::cuda(Format::$format), SENT, RING, DECODERS, KERNEL];
-                        metal::joined(&[&first, &collective::PEERS, &last])
+                        metal::joined(&[&first, &collective::PEERS[pushes], &last])
                     }
                     const FILES: Files = (&files(0), Some(&files(1)));
                     FILES
@@ -144,8 +147,8 @@ macro_rules! of_formats {
 of_formats!(Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs, Mxfp4, Affine4Bf16, Affine8F16, Affine8Bf16);
 
 const fn many_rows(pushes: usize) -> [MetalFile; 17] {
-    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, TENSOR_MAPS, PUSHES[pushes]];
-    metal::joined(&[&first, &collective::PEERS, &[ChainProduct::METAL, TILES, KERNEL_OF_MANY]])
+    let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, COPIES, CLUSTERS, EIGHTS, TENSOR_MAPS];
+    metal::joined(&[&first, &collective::PEERS[pushes], &[ChainProduct::METAL, TILES, KERNEL_OF_MANY]])
 }
 const MANY_ROWS: Files = (&many_rows(0), Some(&many_rows(1)));
 
@@ -237,6 +240,15 @@ impl Layers {
         self.format.is_none() && m <= 8 && m * k <= MOST_HELD
     }
 
+    fn has_one_result(&self) -> bool {
+        self.gated || self.n[1..] == [0; 2]
+    }
+
+    /// Whether the ranks of a group may gather the result.
+    fn may_push(&self, device: &DeviceProperties) -> bool {
+        self.has_one_result() && device.features().is_some_and(|features: &CudaFeatures| features.pushes)
+    }
+
     /// Whether rows may be normalised by the product's launch.
     fn can_normalise(&self) -> bool {
         let k = self.extents[1];
@@ -286,7 +298,7 @@ impl Layers {
             sharing: inside.map_or(0, |_| order::row_threads(k) as u32),
             norm: dtype_code(norm),
             epsilon: inside.map_or(0.0, |norm| norm.epsilon),
-            push: Push { width: self.n[0] as u64, rank: 0, ranks: 0 },
+            push: Push { width: if self.has_one_result() { self.n[0] as u64 } else { 0 }, rank: 0, ranks: 0 },
         };
         let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
         let (name, (files, pushing), defines) = match self.format {
@@ -294,8 +306,7 @@ impl Layers {
             None if many => ("chain_many_rows".to_owned(), MANY_ROWS, OF_MANY_ROWS[number][cluster.ilog2() as usize][eights / 2 - 1]),
             None => ("chain_few_rows".to_owned(), if self.holds() { HELD_ROWS } else { FEW_ROWS }, few[eights - 1]),
         };
-        let (entry, has_one_result) = (if many { "chain_many_rows" } else { "chain_few_rows" }, self.gated || self.n[1..] == [0; 2]);
-        let pushing = pushing.filter(|_| has_one_result);
+        let entry = if many { "chain_many_rows" } else { "chain_few_rows" };
         let source = CudaSource { overlaps: true, pushing, ..CudaSource::new(files, entry, defines, ARCHITECTURE) };
         let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
         let key = KernelKey::new(name, &[rows_type, norm, weight, bias, output])
@@ -344,7 +355,12 @@ impl Layers {
         let step = if many || self.gated { 2 } else { 1 };
         // As few tiles for each multiprocessor as can be, and these as small as can be: no multiprocessor has more of them to do than the others.
         let each = (ends(step)[2] * step * blocks).div_ceil(units * most).max(1);
-        let eights = (step..most).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(most / step * step);
+        let lowest = |each| (step..most).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(most / step * step);
+        let eights = match lowest(each) {
+            // The results of the first of two tiles are on their way to peers while the second is computed.
+            eights if many && each == 1 && eights >= HIGH && self.may_push(device) => lowest(2),
+            eights => eights,
+        };
         let (sent, besides) = match (many, self.holds()) {
             (true, _) => (rows, SLACK[1]),
             (false, true) => (0, SLACK[1] + 32 * rows * (8 * eights + 8) + 2 * m * k),
@@ -417,6 +433,18 @@ mod tests {
         // Of rows that are held, two where one would be high.
         let held = |n, gated| layers(1, 4096, n, gated).tiling(&h100()).ends[2];
         assert_eq!([held([4096, 0, 0], false), held([14_336, 14_336, 0], true)], [128, 256]);
+    }
+
+    /// Where others gather the result, most of it is on its way before the last tiles are done.
+    #[test]
+    fn where_results_are_pushed_two_low_tiles_stand_for_a_high_one() {
+        let one = h100();
+        let of_two =
+            DeviceProperties { features: Some(std::sync::Arc::new(CudaFeatures { pushes: true, ..*one.features().unwrap() })), ..one.clone() };
+        let eights = |m, n, gated| [&one, &of_two].map(|device| layers(m, 4096, n, gated).tiling(device).eights);
+        assert_eq!([2048, 4096].map(|m| eights(m, [2048, 0, 0], false)), [[32, 16], [32; 2]]);
+        assert_eq!(eights(2048, [2048, 512, 512], false), [26; 2]);
+        assert_eq!(eights(2048, [7168, 7168, 0], true), [32; 2]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ struct Inbox {
     u32 counts[2][BLOCKS];
     // The rank of which nothing came, and one; zero as long as none is lost. What is exchanged after that waits for nothing.
     u32 lost;
-    // Of launches that push: those for which a peer has room, a peer's thread blocks that have pushed, launches of this rank, and their thread blocks.
+    // Of launches that push: those for which a peer has room, a rank's thread blocks that have pushed, launches of this rank, and their thread blocks.
     u32 room[RANKS];
     u32 pushed[RANKS];
     u32 launches;

@@ -5,7 +5,7 @@ use elinvar_core::{DType, Error, Extent, KernelKey, MetalFile, Parameter, Result
 use super::{
     CollectiveParams,
     delivery::{OpenParams, ROW_SLOTS, SLOT_ELEMENTS, SLOTS},
-    push::{AWAITS, WHOLES},
+    push::WHOLES,
 };
 use crate::{
     Argument, Launch,
@@ -40,8 +40,12 @@ const MARKING: usize = 64;
 const MARKED: usize = 8 * THREADS;
 
 pub(super) const INBOX: MetalFile = metal_file!("collective/inbox.cu");
+
+/// What is wrong where a rank sends nothing.
+pub(super) const SILENT: &str = "a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it";
+
 const SOURCE: CudaSource = CudaSource {
-    rejection: Some("a rank of the group sent nothing for 10 seconds, so its GPU failed or is held up: start again without it"),
+    rejection: Some(SILENT),
     ..CudaSource::new(
         &[NUMBERS, SLOTS, GatherParams::METAL, INBOX, metal_file!("collective/all_gather.cu")],
         "all_gather",
@@ -55,10 +59,6 @@ const WORDS: CudaSource = CudaSource {
     overlaps: true,
     ..SOURCE
 };
-
-/// What ends when the peers have pushed: see [`Push`](super::Push).
-pub(super) const AWAIT: CudaSource =
-    CudaSource { files: &[NUMBERS, LAUNCHES, SLOTS, INBOX, AWAITS[0], AWAITS[1]], entry: "await_pushes", overlaps: true, ..SOURCE };
 
 /// What makes an inbox ready: see [`Delivery`](super::Delivery).
 pub(super) const OPENING: CudaSource = CudaSource::new(

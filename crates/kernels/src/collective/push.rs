@@ -1,18 +1,17 @@
 //! Launches that push their results to the ranks that gather them.
 //!
-//! A kernel that can do so has [files](CudaSource::pushing) for it, among them [`PEERS`], and a [`Push`] at the end of its parameter block. Its one result is
-//! called `y0`. Where it pushes, the inboxes and the wholes of all ranks are its last parameters.
+//! A kernel that can do so has [files](CudaSource::pushing) for it, among them [`PEERS`], and a [`Push`] at the end of its parameter block. Its result is the first
+//! buffer that it writes. Where it pushes, the inboxes and the wholes of all ranks are its last parameters, and it ends when the results of all ranks are there.
 
 use std::sync::Arc;
 
-use elinvar_core::{Binding, DType, Dispatch, Extent, KernelKey, KernelSource, MetalFile, Parameter};
+use elinvar_core::{Binding, Dispatch, KernelSource, MetalFile};
 
 use super::{
     delivery::SLOTS,
-    peers::{AWAIT, INBOX, INBOXES, MOST_RANKS, of_ranks},
+    peers::{INBOX, INBOXES, MOST_RANKS, SILENT, of_ranks},
 };
 use crate::{
-    Argument, Launch,
     cuda::{CudaForm, CudaSource},
     metal::{metal_file, params},
 };
@@ -20,7 +19,7 @@ use crate::{
 params! {
     /// What a launch pushes.
     pub struct Push {
-        /// Elements of a row of its result.
+        /// Elements of a row of its result; zero where it has several, of which none is pushed.
         pub width: u64,
         /// Its rank.
         pub rank: u32,
@@ -29,18 +28,15 @@ params! {
     }
 }
 
-params! {
-    struct AwaitParams {
-        /// Thread blocks of each peer.
-        pub blocks: u32,
-        pub rank: u32,
-        pub ranks: u32,
-    }
-}
+/// What kernels that can push have before their parameter blocks: where they do not, and where they do.
+pub(crate) const PEERS: [[MetalFile; 5]; 2] = [
+    peers(MetalFile { name: "collective/alone", text: "#define PUSHES 0\n" }),
+    peers(MetalFile { name: "collective/pushes", text: "#define PUSHES 1\n" }),
+];
 
-/// What kernels that push have before their parameter blocks.
-pub(crate) const PEERS: [MetalFile; 4] = [Push::METAL, SLOTS, INBOX, metal_file!("collective/push.cu")];
-pub(super) const AWAITS: [MetalFile; 2] = [AwaitParams::METAL, metal_file!("collective/await_pushes.cu")];
+const fn peers(pushes: MetalFile) -> [MetalFile; 5] {
+    [pushes, Push::METAL, SLOTS, INBOX, metal_file!("collective/push.cu")]
+}
 
 pub(super) const WHOLES: [&str; MOST_RANKS] = ["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"];
 
@@ -54,14 +50,17 @@ pub struct Pushing {
 }
 
 impl Pushing {
-    /// That of a kernel, for a launch of it with these parameters; none where it cannot push.
+    /// That of a kernel, for a launch of it with these parameters; none where the launch cannot push.
     pub fn of(kernel: &KernelSource, params: &[u8]) -> Option<Self> {
-        let Some(CudaForm::Source(source @ CudaSource { pushing: Some(files), .. })) = kernel.native() else { return None };
+        let Some(CudaForm::Source(source @ CudaSource { pushing: Some(files), rejection: None, .. })) = kernel.native() else { return None };
         let push: Push = bytemuck::pod_read_unaligned(params.get(params.len().checked_sub(size_of::<Push>())?..)?);
-        let result = kernel.parameters.iter().position(|parameter| parameter.name == "y0")?;
+        if push.width == 0 {
+            return None;
+        }
+        let result = kernel.parameters.iter().position(|parameter| parameter.access.writes())?;
         let (inboxes, wholes) = (of_ranks(INBOXES, 0, 0), of_ranks(WHOLES, 0, 0));
         let parameters = kernel.parameters.iter().cloned().chain(inboxes.chain(wholes).map(|(parameter, _)| parameter)).collect();
-        let native = CudaForm::Source(CudaSource { files, pushing: None, ..*source });
+        let native = CudaForm::Source(CudaSource { files, pushing: None, rejection: Some(SILENT), ..*source });
         let kernel = KernelSource { key: kernel.key.clone().with("pushes", 1u32), parameters, native: Some(Arc::new(native)), ..kernel.clone() };
         Some(Self { kernel: Arc::new(kernel), width: push.width, result })
     }
@@ -82,14 +81,5 @@ impl Push {
         let start = params.len() - size_of::<Self>();
         params[start..].copy_from_slice(bytemuck::bytes_of(&self));
         launch.params = params.into();
-    }
-
-    /// The launch after one of `blocks` thread blocks that pushes: it ends when those of all ranks have pushed. Inputs: the inboxes of all ranks; output: the whole of
-    /// this one.
-    pub fn awaited(self, blocks: u32) -> Launch {
-        let params = AwaitParams { blocks, rank: self.rank, ranks: self.ranks };
-        let buffers = of_ranks(INBOXES, 0, self.ranks as usize).chain([(Parameter::update("whole", DType::U8), Argument::Output(0))]);
-        let launch = Launch::on_cuda(KernelKey::new(AWAIT.entry, &[]), CudaForm::Source(AWAIT), &params, buffers);
-        launch.over(Extent::linear(1), Extent::linear(32))
     }
 }

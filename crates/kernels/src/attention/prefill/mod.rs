@@ -10,26 +10,40 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
+    collective::{self, Push},
     cuda::{COPIES, CudaForm, CudaSource, INSTRUCTIONS, NUMBERS, TENSOR_MAPS},
-    metal::metal_file,
+    metal::{self, metal_file, params},
 };
 
 /// Extents of tiles and of the ring.
 pub(super) const LAYOUT: MetalFile = metal_file!("attention/prefill/layout.cu");
 
-/// What both have, before and after the parameter block of pages.
+params! {
+    /// Over keys in one piece.
+    struct PrefillParams {
+        pub attention: Params,
+        /// What is pushed to the ranks of a group.
+        pub push: Push,
+    }
+}
+
+/// What both have, before and after the parameter block.
 const BEFORE: [MetalFile; 6] = [NUMBERS, INSTRUCTIONS, View::METAL, MaskView::METAL, ScoreParams::METAL, Params::METAL];
 const AFTER: [MetalFile; 8] =
     [SCORING, LAYOUT, hopper::MEMORY, hopper::COPY, hopper::RING, hopper::COMPUTE, hopper::QUERIES, metal_file!("attention/prefill/prefill.cu")];
 
-const WHOLE: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, COPIES, TENSOR_MAPS, hopper::ROWS, hopper::BOXES, metal_file!("attention/prefill/whole.cu")]
-};
-const PAGED: &[MetalFile] = &{
-    let ([a, b, c, d, e, f], [g, h, i, j, k, l, m, n]) = (BEFORE, AFTER);
-    [a, b, c, d, e, f, PagedParams::METAL, g, h, i, j, k, l, m, n, hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")]
-};
+const fn whole(pushes: usize) -> [MetalFile; 25] {
+    let last = [COPIES, TENSOR_MAPS, hopper::ROWS, hopper::BOXES, metal_file!("attention/prefill/whole.cu")];
+    metal::joined(&[&BEFORE, &collective::PEERS[pushes], &[PrefillParams::METAL], &AFTER, &last])
+}
+const WHOLE: CudaSource = CudaSource { pushing: Some(&whole(1)), ..CudaSource::new(&whole(0), "attention_prefill", &[], hopper::ARCHITECTURE) };
+
+const fn paged() -> [MetalFile; 22] {
+    let last = [hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")];
+    metal::joined(&[&BEFORE, &collective::PEERS[0], &[PagedParams::METAL], &AFTER, &last])
+}
+const PAGED: CudaSource =
+    CudaSource { rejection: Some(paged::REJECTION), ..CudaSource::new(&paged(), "attention_paged_prefill", &[], hopper::ARCHITECTURE) };
 
 /// Queries below which half of a tile would be idle.
 const LEAST: u64 = 64;
@@ -79,17 +93,9 @@ impl Instance {
         (Parameter::write("y", self.types[2]), Argument::Output(0))
     }
 
-    /// The launch of an entry.
-    fn launch<P: bytemuck::NoUninit>(
-        &self,
-        entry: &'static str,
-        files: &'static [MetalFile],
-        rejection: Option<&'static str>,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Launch {
-        let source = CudaSource { rejection, ..CudaSource::new(files, entry, self.defines, hopper::ARCHITECTURE) };
-        let key = KernelKey::new(entry, &self.types).with("width", self.width as u32);
+    fn launch<P: bytemuck::NoUninit>(&self, source: CudaSource, params: &P, buffers: impl IntoIterator<Item = (Parameter, Argument)>) -> Launch {
+        let source = CudaSource { defines: self.defines, ..source };
+        let key = KernelKey::new(source.entry, &self.types).with("width", self.width as u32);
         let launch = Launch::on_cuda(key, CudaForm::Source(source), params, buffers);
         launch.over(Extent::linear(self.groups), Extent::linear(hopper::THREADS)).with_threadgroup_memory(self.memory)
     }
@@ -100,8 +106,10 @@ pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precisi
     let instance = Instance::of(params, [inputs.q.dtype, inputs.k.dtype, y], precision, device)?;
     let maps = (Parameter::write("maps", DType::U8), Argument::Scratch(0));
     let buffers = inputs.buffers().into_iter().chain([instance.output(), maps]);
+    // Of a token all heads, which a group gathers side by side.
+    let push = Push { width: params.score.heads * params.value_width, rank: 0, ranks: 0 };
     Some(Plan {
-        launches: vec![instance.launch("attention_prefill", WHOLE, None, params, buffers)],
+        launches: vec![instance.launch(WHOLE, &PrefillParams { attention: *params, push }, buffers)],
         scratch: vec![instance.groups as usize * hopper::MAPS],
     })
 }
@@ -116,5 +124,5 @@ pub(super) fn plan_paged(
 ) -> Option<Plan> {
     let instance = Instance::of(&params.attention, types, precision, device)?;
     let buffers = buffers.into_iter().chain([instance.output()]);
-    Some(instance.launch("attention_paged_prefill", PAGED, Some(paged::REJECTION), params, buffers).into())
+    Some(instance.launch(PAGED, params, buffers).into())
 }

@@ -151,8 +151,35 @@ struct Attention {
     static constexpr int MARGIN = 8;
 };
 
-DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
+// The computers' own barrier.
+DEVICE void meet_computers() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
+// A warp's sixteen rows of a tile, which it has stored, to all ranks, in units of T.
+template <typename T>
+DEVICE void push_rows(const Params& p, const Tile& tile, int first, const Y* y, const Peers& peers) {
+    constexpr u32 UNITS = WIDTH * sizeof(Y) / sizeof(T), EACH = sizeof(T) / sizeof(Y);
+    __syncwarp();
+    const u32 count = u32(min(max(i64(p.score.queries) - first, i64(0)), i64(16))) * UNITS;
+    for (u32 i = threadIdx.x % 32; i < count; i += 32) {
+        const u64 at = row_of(p.y, tile.batch, tile.head, first + int(i / UNITS)) + i % UNITS * EACH, row = at / peers.push.width;
+        const T unit = *reinterpret_cast<const T*>(y + at);
+#pragma unroll
+        for (u32 rank = 0; rank < RANKS; ++rank) {
+            if (rank < peers.push.ranks) {
+                const u64 to = (row * peers.push.ranks + peers.push.rank) * peers.push.width + (at - row * peers.push.width);
+                *reinterpret_cast<T*>(reinterpret_cast<Y*>(peers.whole(rank)) + to) = unit;
+            }
+        }
+    }
+}
+
+DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y, const Peers& peers) {
     const ScoreParams& s = schedule.p.score;
+    const u32 lane = threadIdx.x % 32;
+    bool has_room = false, has_asked = false;
+    if (PUSHES && blockIdx.x == 0 && threadIdx.x < 128 + 32) {
+        peers.announce(lane);
+    }
     Computer computer = {memory, int(threadIdx.x / 128) - 1, int(threadIdx.x % 128), 0};
     u32 turn = 0;
     for (int round = 0; round < schedule.rounds(); ++round) {
@@ -173,6 +200,23 @@ DEVICE void compute_all(Memory memory, const Schedule& schedule, Y* y) {
             Y* out = y + row_of(schedule.p.y, tile.batch, tile.head, min(query, queries - 1));
             computer.store_row(sums, r, softmax.inverse(r), out, query < queries);
         }
+        if (PUSHES) {
+            has_room = has_asked ? has_room : __all_sync(~0u, peers.await_room(lane));
+            has_asked = true;
+            const int first = tile.first + computer.row(0) - int(lane / 4);
+            if (!has_room) {
+            } else if (((u64(y) | u64(peers.whole(peers.push.rank)) | peers.push.width * sizeof(Y)) & 15) == 0) {
+                push_rows<uint4>(schedule.p, tile, first, y, peers);
+            } else {
+                push_rows<Y>(schedule.p, tile, first, y, peers);
+            }
+        }
+    }
+    if (PUSHES) {
+        meet_computers();
+        if (threadIdx.x < 128 + 32) {
+            peers.finish(lane);
+        }
     }
 }
 
@@ -184,13 +228,13 @@ DEVICE Memory prepare() {
 }
 
 template <typename Places>
-DEVICE void attend_all(Memory memory, const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, Places places) {
+DEVICE void attend_all(Memory memory, const Params& p, const Q* q, const KV* k, const KV* v, const int* positions, const int* lengths, Y* y, const Peers& peers, Places places) {
     const Schedule schedule(p, positions, lengths);
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
         copy_all(memory, schedule, q, k, v, places);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        compute_all(memory, schedule, y);
+        compute_all(memory, schedule, y, peers);
     }
 }
