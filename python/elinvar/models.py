@@ -239,7 +239,7 @@ class Model:
             adapter: The folder of a LoRA adapter, which is loaded under the name ``default`` and in use.
             context: Tokens of prompt and answer together, at most; by default the model's context, but no more than 4096.
             cache_dtype: How keys and values are stored: ``f32``, ``f16``, ``bf16`` or ``q8_0``.
-            chunk: Tokens of a prefill step; by default 256 on a CPU, 1024 on a GPU.
+            chunk: Tokens of a prefill step; by default 256 on a CPU, 1024 on a GPU and 4096 on several NVIDIA GPUs.
             decode_to: Decode quantised weights to ``f32``, ``f16`` or ``bf16`` instead of computing with their blocks.
 
         Raises:

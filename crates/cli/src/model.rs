@@ -69,7 +69,7 @@ pub(crate) struct ModelArgs {
     /// Store the KV cache in this type: f32, f16, bf16 or q8_0, which has blocks of 32 bytes and a scale
     #[arg(long, default_value = "f32", value_name = "TYPE")]
     pub(crate) cache_dtype: CacheType,
-    /// Prefill this many tokens per step [default: 256 on a CPU, 1024 on a GPU]
+    /// Prefill this many tokens per step [default: 256 on a CPU, 1024 on a GPU, 4096 on several NVIDIA GPUs]
     #[arg(long, value_name = "TOKENS")]
     pub(crate) chunk: Option<usize>,
 }
@@ -114,7 +114,7 @@ impl ModelArgs {
         let room = Room { context, chunk: self.chunk.unwrap_or(Session::GPU_CHUNK), ranks: 1 };
         let executor = self.base.device.executor_for(estimate(&config, &weights, room).total())?;
         opened(&executor)?;
-        let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
+        let chunk = self.chunk.unwrap_or_else(|| Session::default_chunk(&executor));
         let room = Room { chunk, ranks: executor.ranks(), ..room };
         estimate(&config, &weights, room).check(executor.memory())?;
         let mut model = BaseArgs::load(files, &executor, config, &weights)?;

@@ -137,7 +137,7 @@ impl NativeModel {
             let executor = on;
             let tokenizer = Tokenizer::open(&files)?;
             let recommended = GenerationConfig::read(&files)?;
-            let chunk = chunk.unwrap_or_else(|| Session::default_chunk(executor.properties()));
+            let chunk = chunk.unwrap_or_else(|| Session::default_chunk(&executor));
             MemoryEstimate::of(&config, &weights, context, cache, chunk).of_rank(&config, executor.ranks()).check(executor.memory())?;
             let ends = end_tokens(&config, &recommended, &tokenizer);
             let model = Arc::new(Model::new(&executor, config, &weights)?);

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use elinvar::{Completion, DType, DeviceProperties, Error, Reading, Recording, Result, Tensor, kernels::sample::Settings};
+use elinvar::{Completion, DType, DeviceKind, Error, Executor, Reading, Recording, Result, Tensor, kernels::sample::Settings};
 
 use super::{Logits, Model, attention::Context, cache::CacheType};
 use crate::sampling::Sampling;
@@ -45,9 +45,19 @@ impl Session {
     /// Tokens of a prefill step on a GPU by default.
     pub const GPU_CHUNK: usize = 1024;
 
+    /// Tokens of a prefill step on several NVIDIA GPUs by default: while they exchange the results of some, they compute others.
+    pub const GROUP_CHUNK: usize = 4096;
+
     /// Tokens of a prefill step by default: enough to keep the device busy.
-    pub fn default_chunk(device: &DeviceProperties) -> usize {
-        if device.simd_width > 1 { Self::GPU_CHUNK } else { 256 }
+    pub fn default_chunk(executor: &Executor) -> usize {
+        let device = executor.properties();
+        if device.kind == DeviceKind::Cuda && executor.ranks() > 1 {
+            Self::GROUP_CHUNK
+        } else if device.has_simdgroups() {
+            Self::GPU_CHUNK
+        } else {
+            256
+        }
     }
 
     /// An empty text of at most `capacity` tokens, whose keys and values are stored as `cache` says.
@@ -61,7 +71,7 @@ impl Session {
             return Err(Error::invalid_argument(format!("a context of {capacity} tokens: the model has 1 to {}", config.max_context)));
         }
         let cache = model.cache(capacity, cache.into())?;
-        let chunk = Self::default_chunk(model.executor().properties());
+        let chunk = Self::default_chunk(model.executor());
         Ok(Self { model, cache, capacity, length: 0, chunk, steps: HashMap::new(), greedy: None, sampled: None })
     }
 

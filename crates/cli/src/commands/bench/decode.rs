@@ -104,7 +104,7 @@ pub(super) fn bytes_per_token(config: &Config, kind: WeightType) -> usize {
 impl DecodeArgs {
     /// The model with room for texts of `longest` tokens, the bytes of its weights that a token reads, and what to call it.
     fn model(&self, executor: &Executor, longest: usize) -> Result<(Model, usize, String)> {
-        let chunk = Session::default_chunk(executor.properties());
+        let chunk = Session::default_chunk(executor);
         let Some(path) = &self.model else {
             let config = self.shape.config();
             MemoryEstimate::of_random(&config, self.dtype, longest, self.cache_dtype, chunk)
