@@ -416,7 +416,7 @@ fn products_of_more_than_a_few_rows_push_what_is_gathered() {
     assert_eq!(each(3), [["cast", "chain_few_rows", "all_gather_words"]; 2]);
 }
 
-/// Kernels are known by their keys: that of three layers is that of one.
+/// A kernel is known by its key, and that of two layers is the same as that of one.
 #[test]
 fn a_product_pushes_after_one_of_several_results() {
     let gpus = TwoGpus::new(Precision::Invariant);
