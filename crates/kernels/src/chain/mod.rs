@@ -357,7 +357,7 @@ impl Layers {
         let each = (ends(step)[2] * step * blocks).div_ceil(units * most).max(1);
         let lowest = |each| (step..most).step_by(step).find(|&eights| ends(eights)[2] * blocks <= units * each).unwrap_or(most / step * step);
         let eights = match lowest(each) {
-            // The results of the first of two tiles are on their way to peers while the second is computed.
+            // The results of the first of two tiles are in flight to peers while the second is computed.
             eights if many && each == 1 && eights >= HIGH && self.may_push(device) => lowest(2),
             eights => eights,
         };
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!([held([4096, 0, 0], false), held([14_336, 14_336, 0], true)], [128, 256]);
     }
 
-    /// Where others gather the result, most of it is on its way before the last tiles are done.
+    /// Where others gather the result, most of it is in flight before the last tiles are done.
     #[test]
     fn where_results_are_pushed_two_low_tiles_stand_for_a_high_one() {
         let one = h100();
