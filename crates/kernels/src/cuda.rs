@@ -102,7 +102,8 @@ pub struct CudaSource {
     /// What is wrong with an input that the kernel rejects, if it can: it then takes a pointer to the word after the parameter block, as
     /// [`MetalForm::with_error_flag`](elinvar_core::MetalForm::with_error_flag) says.
     pub rejection: Option<&'static str>,
-    /// The files of the same kernel where it pushes its results to the ranks of a group, if it can: see [`Push`](crate::collective::Push).
+    /// The files of the same kernel where it pushes its results to the ranks of a group, if it can: see [`Push`](crate::collective::Push). Not for one that
+    /// rejects inputs: its error flag reports a rank that sends nothing.
     pub pushing: Option<&'static [MetalFile]>,
     /// The files of the same kernel where it delivers its result to them, if it can: see [`Delivery`](crate::collective::Delivery).
     pub delivering: Option<&'static [MetalFile]>,

@@ -66,7 +66,7 @@ DEVICE void store_shared(u32 to, unsigned short x) { asm volatile("st.shared.b16
 // How wgmma is given a matrix in shared memory: rows of 128 bytes after each other, swizzled, in panels that are `panel` bytes apart.
 DEVICE u64 descriptor(u32 address, u32 panel) { return u64(address >> 4) | u64(panel >> 4) << 16 | u64(1024 >> 4) << 32 | u64(1) << 62; }
 
-// So many bytes further on. One word is added to: for descriptors that all threads of a warp have alike, uniform registers do.
+// The descriptor of what lies so many bytes further on. Only its low word is added to, which takes uniform registers where a warp's threads have it alike.
 DEVICE u64 offset_by(u64 descriptor, u32 bytes) { return u64(u32(descriptor) + (bytes >> 4)) | descriptor >> 32 << 32; }
 
 DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

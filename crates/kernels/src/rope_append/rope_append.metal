@@ -38,9 +38,10 @@ inline void rotate(Heads<device const S*> from, Heads<device T*> to, uint first,
 template <typename S>
 inline void rotate(Heads<device const S*>, Heads<device uchar*>, uint, uint, uint, uint2, float, float) {}
 
+// Where a pair's elements are.
 inline uint2 elements_of(constant RotatedRows& p, uint pair) { return p.interleaved ? uint2(2 * pair, 2 * pair + 1) : uint2(pair, pair + p.half_dim); }
 
-// The same of one element.
+// An element of a row, rotated.
 template <typename S>
 inline float rotated(device const S* from, constant RotatedRows& p, float position, device const float* frequencies, uint element) {
     if (element >= 2 * p.half_dim) {

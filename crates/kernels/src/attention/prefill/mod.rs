@@ -42,6 +42,7 @@ const fn paged() -> [MetalFile; 22] {
     let last = [hopper::IN_PAGES, metal_file!("attention/prefill/paged.cu")];
     metal::joined(&[&BEFORE, &collective::PEERS[0], &[PagedParams::METAL], &AFTER, &last])
 }
+// It cannot push: its error flag reports pages.
 const PAGED: CudaSource =
     CudaSource { rejection: Some(paged::REJECTION), ..CudaSource::new(&paged(), "attention_paged_prefill", &[], hopper::ARCHITECTURE) };
 
