@@ -166,7 +166,8 @@ impl Making<'_> {
         let is_gathered = |result: &Binding| result.overlaps(from) && (result.offset(), result.bytes()) == (from.offset(), from.bytes());
         // It writes what is gathered while it reads what it is given.
         let is_apart = !launch.bindings.iter().flatten().any(|binding| binding.overlaps(to));
-        if pushing.width != params.width || !pushing.result(launch).is_some_and(is_gathered) || !is_apart {
+        let is_aligned = to.offset().is_multiple_of(16);
+        if pushing.width != params.width || !pushing.result(launch).is_some_and(is_gathered) || !is_apart || !is_aligned {
             return Ok(false);
         }
         let ranks = self.group.ranks();

@@ -119,18 +119,28 @@ DEVICE void send_rows(Place place, const ELEMENT* x) {
 
 DEVICE void meet_computers() { asm volatile("bar.sync 1, %0;" ::"n"(COMPUTERS) : "memory"); }
 
-// Whether it is so for all of them.
-DEVICE bool agree(bool is_so) {
-    u32 all;
-    asm volatile("{\n.reg .pred one, all;\nsetp.ne.u32 one, %1, 0;\nbar.red.and.pred all, 1, %2, one;\nselp.u32 %0, 1, 0, all;\n}"
-                 : "=r"(all)
-                 : "r"(u32(is_so)), "n"(COMPUTERS)
-                 : "memory");
-    return all != 0;
+// A tile's results, of type T, from shared memory: to the peers, and theirs at the same places.
+template <typename T>
+DEVICE void exchange_tile(const float* all, u32 pitch, const ChainProduct& p, const Tile& tile, u32 height, Exchange& exchange) {
+    // Units of a row of the tile, where it is gated and where it is not: the compiler divides by them.
+    constexpr u32 EACH = 16 / sizeof(T), GATED_UNITS = (COLUMNS / 2 + EACH - 1) / EACH, UNITS = COLUMNS / EACH;
+    const bool gated = height < COLUMNS;
+    const u32 units = gated ? GATED_UNITS : UNITS, count = u32(p.m) * units, width = u32(tile.layer.n) / EACH;
+    const auto for_each = [&](auto take) {
+        for (u32 i = threadIdx.x; i < count; i += COMPUTERS) {
+            const u32 row = gated ? i / GATED_UNITS : i / UNITS, within = i - row * units;
+            const Placed at = {row, tile.first / EACH + within, width};
+            if (at.unit < width) {
+                take(at, all + row * pitch + within * EACH);
+            }
+        }
+    };
+    meet_computers();
+    for_each([&](Placed at, const float* from) { exchange.send(at, unit_of<T>(from)); });
+    for_each([&](Placed at, const float*) { exchange.take(at); });
 }
 
-// Any tile, by way of shared memory; PUSHED: to the peers, too.
-template <bool PUSHED>
+// Any tile, by way of shared memory.
 DEVICE void store_tile(
     const float (&sums)[4 * EIGHTS],
     float* all,
@@ -139,7 +149,7 @@ DEVICE void store_tile(
     u32 height,
     const void* up_bias,
     const float* residual,
-    const Peers& peers) {
+    Exchange& exchange) {
     constexpr u32 PITCH = EIGHTS % 2 == 0 ? COLUMNS + 8 : COLUMNS;
     const u32 count = u32(p.m);
     meet_computers();
@@ -167,10 +177,13 @@ DEVICE void store_tile(
             }
             value = residual ? residual[place] + value : value;
             store_result(p, layer.y, place, value);
-            if (PUSHED) {
-                push_result(p, peers, row, column, value);
+            if (PUSHES) {
+                all[row * PITCH + within] = value;
             }
         }
+    }
+    if (PUSHES) {
+        p.present & ROUNDED ? exchange_tile<ELEMENT>(all, PITCH, p, tile, height, exchange) : exchange_tile<float>(all, PITCH, p, tile, height, exchange);
     }
 }
 
@@ -258,9 +271,12 @@ DEVICE void load_held(u64 (&held)[COUNT], const u32* own, bool exists, u32 first
 
 DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&layers)[3], u32 height, const float* residual, const Peers& peers) {
     const ChainProduct& p = place.p;
-    bool has_room = false;
-    if (PUSHES && blockIdx.x == 0) {
-        peers.announce(threadIdx.x);
+    Exchange exchange(peers);
+    if (PUSHES) {
+        meet_computers();
+        if (threadIdx.x == 0) {
+            exchange.begin();
+        }
     }
     const u32 row = threadIdx.x / 4;
     const bool exists = row < p.m;
@@ -312,22 +328,11 @@ DEVICE void compute(Place place, float* all, const ELEMENT* rows, const Layer (&
         if (ahead) {
             addends.add_to(sums);
         }
-        if (PUSHES && index == blockIdx.x) {
-            has_room = agree(peers.await_room(threadIdx.x));
-        }
         // By way of shared memory all threads take part in the gates of few rows.
-        if (has_room) {
-            store_tile<true>(sums, all, p, tile, height, layers[1].bias, ahead ? nullptr : residual, peers);
-        } else if (whole && (height == COLUMNS || p.m > 32)) {
+        if (!PUSHES && whole && (height == COLUMNS || p.m > 32)) {
             store_eights(sums, p, tile, height < COLUMNS, ahead ? nullptr : residual);
         } else {
-            store_tile<false>(sums, all, p, tile, height, layers[1].bias, residual, peers);
-        }
-    }
-    if (PUSHES) {
-        meet_computers();
-        if (threadIdx.x < 32) {
-            peers.finish(threadIdx.x);
+            store_tile(sums, all, p, tile, height, layers[1].bias, ahead ? nullptr : residual, exchange);
         }
     }
 }

@@ -116,12 +116,12 @@ type Files = (&'static [MetalFile], Option<&'static [MetalFile]>);
 const HOLDS: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HELD = true;\n" };
 const SENT: MetalFile = MetalFile { name: "chain/held", text: "constexpr bool HELD = false;\n" };
 
-const fn few_rows(held: MetalFile, pushes: usize) -> [MetalFile; 17] {
+const fn few_rows(held: MetalFile, pushes: usize) -> [MetalFile; 18] {
     let senders = metal_file!("chain/senders.cu");
     let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS];
-    metal::joined(&[&first, &collective::PEERS[pushes], &[ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
+    metal::joined(&[&first, &collective::PEERS[pushes], &[collective::EXCHANGE, ChainProduct::METAL, TILES, held, RING, senders, KERNEL]])
 }
-/// The parts of held rows are small: another launch gathers them sooner.
+/// Results of held rows are gathered sooner by another launch, during which the next product's first weights are in flight.
 const HELD_ROWS: Files = (&few_rows(HOLDS, 0), None);
 const FEW_ROWS: Files = (&few_rows(SENT, 0), Some(&few_rows(SENT, 1)));
 
@@ -131,10 +131,10 @@ macro_rules! of_formats {
         const fn decoded(format: Format) -> Files {
             match format {
                 $(Format::$format => {
-                    const fn files(pushes: usize) -> [MetalFile; 20] {
+                    const fn files(pushes: usize) -> [MetalFile; 21] {
                         let first = [NUMBERS, MATH, math::METAL, LAUNCHES, INSTRUCTIONS, EIGHTS];
                         let last = [ChainProduct::METAL, TILES, VECTORS, quantized::METAL, quantized::cuda(Format::$format), SENT, RING, DECODERS, KERNEL];
-                        metal::joined(&[&first, &collective::PEERS[pushes], &last])
+                        metal::joined(&[&first, &collective::PEERS[pushes], &[collective::EXCHANGE], &last])
                     }
                     const FILES: Files = (&files(0), Some(&files(1)));
                     FILES
@@ -283,6 +283,12 @@ impl Layers {
             rounded
         };
         let present = self.biases.into_iter().chain([self.gated, self.rounded]).enumerate().map(|(i, is_present)| u32::from(is_present) << i).sum();
+        let (width, output) = (self.n[0] as u64, if self.rounded { weight } else { DType::F32 });
+        let push = match (self.has_one_result(), many) {
+            (false, _) => Push::of_rows(0),
+            (true, false) => Push::of_few(m as u64, width, output),
+            (true, true) => Push::of_rows(width),
+        };
         let params = ChainProduct {
             m: m as u64,
             k: k as u64,
@@ -298,7 +304,7 @@ impl Layers {
             sharing: inside.map_or(0, |_| order::row_threads(k) as u32),
             norm: dtype_code(norm),
             epsilon: inside.map_or(0.0, |norm| norm.epsilon),
-            push: Push { width: if self.has_one_result() { self.n[0] as u64 } else { 0 }, rank: 0, ranks: 0 },
+            push,
         };
         let few = OF_FEW_ROWS[number][panels.ilog2() as usize];
         let (name, (files, pushing), defines) = match self.format {
@@ -308,7 +314,7 @@ impl Layers {
         };
         let entry = if many { "chain_many_rows" } else { "chain_few_rows" };
         let source = CudaSource { overlaps: true, pushing, ..CudaSource::new(files, entry, defines, ARCHITECTURE) };
-        let (output, stored) = (if self.rounded { weight } else { DType::F32 }, self.format.map_or(weight, |_| DType::U8));
+        let stored = self.format.map_or(weight, |_| DType::U8);
         let key = KernelKey::new(name, &[rows_type, norm, weight, bias, output])
             .with("eights", eights as u32)
             .with("panels", panels as u32)

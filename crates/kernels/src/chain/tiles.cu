@@ -59,17 +59,6 @@ DEVICE void store_result(const ChainProduct& p, float* y, u64 place, float value
     }
 }
 
-// The same for all ranks of a group.
-DEVICE void push_result(const ChainProduct& p, const Peers& peers, u64 row, u64 column, float value) {
-    const u64 place = (row * p.push.ranks + p.push.rank) * p.push.width + column;
-#pragma unroll
-    for (u32 rank = 0; rank < RANKS; ++rank) {
-        if (rank < p.push.ranks) {
-            store_result(p, reinterpret_cast<float*>(peers.whole(rank)), place, value);
-        }
-    }
-}
-
 // What SwiGLU multiplies, to the bit.
 DEVICE float gate(float x, float up) { return __fmul_rn(strict::gate(x, 1.0f), up); }
 

@@ -148,11 +148,13 @@ params! {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::push::RESULT_BYTES, *};
 
     #[test]
     fn kernels_have_the_same_extents() {
-        for (name, value) in [("MOST_RANKS", MOST_RANKS), ("ROW_SLOTS", ROW_SLOTS), ("SLOT_ELEMENTS", SLOT_ELEMENTS)] {
+        for (name, value) in
+            [("MOST_RANKS", MOST_RANKS), ("ROW_SLOTS", ROW_SLOTS), ("SLOT_ELEMENTS", SLOT_ELEMENTS), ("RESULT_BYTES", RESULT_BYTES as usize)]
+        {
             assert!(SLOTS.text.contains(&format!("{name} = {value};")), "{name}");
         }
     }

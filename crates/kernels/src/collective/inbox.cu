@@ -23,11 +23,16 @@ struct Inbox {
     u32 pushed[RANKS];
     u32 launches;
     u32 blocks;
-    u32 unused[1021 - 2 * BLOCKS - 4 * RANKS - 2];
+    // Launches of this rank that exchange results, and the thread blocks of one that have begun.
+    u32 exchanges;
+    u32 begun;
+    u32 unused[1021 - 2 * BLOCKS - 4 * RANKS - 4];
     // Words beside the number of their exchange.
     uint4 words[MARKING][2][RANKS][512];
     // Rows that are delivered.
     u32 rows[ROW_SLOTS * SLOT_ELEMENTS];
+    // Results that are exchanged, of each rank.
+    u32 results[2][RANKS][RESULT_BYTES / 4];
 };
 
 DEVICE u32 lost_rank(const Inbox& own) { return *const_cast<const volatile u32*>(&own.lost); }

@@ -13,7 +13,7 @@ use elinvar_core::{DType, DeviceProperties, Error, KernelKey, Layout, NativeForm
 pub(crate) use delivery::DeliveryFiles;
 pub use delivery::{Delivering, Delivery, ROW_SLOTS, SLOT_ELEMENTS};
 pub use peers::{INBOX_BYTES, MOST_RANKS};
-pub(crate) use push::PEERS;
+pub(crate) use push::{EXCHANGE, PEERS};
 pub use push::{Push, Pushing};
 
 use crate::{Argument, Launch, Operator, Plan, TensorInfo, copy, elementwise::storage, signature::operands};

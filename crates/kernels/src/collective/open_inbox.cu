@@ -6,6 +6,9 @@ extern "C" __global__ void __launch_bounds__(512) open_inbox(OF_RANKS(Inbox*, in
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < ROW_SLOTS * SLOT_ELEMENTS; i += gridDim.x * blockDim.x) {
         own.rows[i] = MISSING;
     }
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < sizeof(own.results) / 4; i += gridDim.x * blockDim.x) {
+        own.results[0][0][i] = MISSING;
+    }
     if (blockIdx.x == 0 && threadIdx.x <= RANKS) {
         own.addresses[threadIdx.x] = threadIdx.x == RANKS ? u64(&own.lost) : threadIdx.x < p.ranks ? u64(inboxes[threadIdx.x]->rows) : 0;
     }

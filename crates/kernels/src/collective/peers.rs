@@ -5,7 +5,7 @@ use elinvar_core::{DType, Error, Extent, KernelKey, MetalFile, Parameter, Result
 use super::{
     CollectiveParams,
     delivery::{OpenParams, ROW_SLOTS, SLOT_ELEMENTS, SLOTS},
-    push::WHOLES,
+    push::{RESULT_BYTES, WHOLES},
 };
 use crate::{
     Argument, Launch,
@@ -27,7 +27,8 @@ params! {
 }
 
 /// Bytes of the memory in which a rank gets flags, words and rows of others: they write it. Zeros at first, then [opened](super::Delivery::opening).
-pub const INBOX_BYTES: usize = 3 * 4096 + MARKING * 2 * MOST_RANKS * 16 * THREADS + 4 * ROW_SLOTS * SLOT_ELEMENTS;
+pub const INBOX_BYTES: usize =
+    3 * 4096 + MARKING * 2 * MOST_RANKS * 16 * THREADS + 4 * ROW_SLOTS * SLOT_ELEMENTS + 2 * MOST_RANKS * RESULT_BYTES as usize;
 
 /// The most ranks that exchange parts so.
 pub const MOST_RANKS: usize = 8;

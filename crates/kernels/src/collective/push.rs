@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use elinvar_core::{Binding, Dispatch, KernelSource, MetalFile};
+use elinvar_core::{Binding, DType, Dispatch, KernelSource, MetalFile};
 
 use super::{
     delivery::SLOTS,
@@ -19,7 +19,7 @@ use crate::{
 params! {
     /// What a launch pushes.
     pub struct Push {
-        /// Elements of a row of its result; zero where it has several, of which none is pushed.
+        /// Elements of a row of its result; zero where none is pushed: where it has several, or one that cannot be [exchanged](EXCHANGE).
         pub width: u64,
         /// Its rank.
         pub rank: u32,
@@ -27,6 +27,9 @@ params! {
         pub ranks: u32,
     }
 }
+
+/// Bytes of a rank's part that is [exchanged](EXCHANGE) at most.
+pub(super) const RESULT_BYTES: u64 = 1_048_576;
 
 /// What kernels that can push have before their parameter blocks: where they do not, and where they do.
 pub(crate) const PEERS: [[MetalFile; 5]; 2] = [
@@ -37,6 +40,9 @@ pub(crate) const PEERS: [[MetalFile; 5]; 2] = [
 const fn peers(pushes: MetalFile) -> [MetalFile; 5] {
     [pushes, Push::METAL, SLOTS, INBOX, metal_file!("collective/push.cu")]
 }
+
+/// What those have after [`PEERS`] that push little: up to [`RESULT_BYTES`], in rows of a multiple of sixteen bytes.
+pub(crate) const EXCHANGE: MetalFile = metal_file!("collective/exchange.cu");
 
 pub(super) const WHOLES: [&str; MOST_RANKS] = ["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"];
 
@@ -72,6 +78,17 @@ impl Pushing {
 }
 
 impl Push {
+    /// That of rows of so many elements, as plans have it: a group says to whom they go.
+    pub(crate) const fn of_rows(width: u64) -> Self {
+        Self { width, rank: 0, ranks: 0 }
+    }
+
+    /// That of a launch that exchanges such rows, if there is room for them.
+    pub(crate) fn of_few(rows: u64, width: u64, dtype: DType) -> Self {
+        let bytes = width * dtype.size() as u64;
+        Self::of_rows(if bytes.is_multiple_of(16) && rows * bytes <= RESULT_BYTES { width } else { 0 })
+    }
+
     /// What a launch that pushes is given: with its parameters and its bindings come the inboxes and the wholes of all ranks, as this one reaches them.
     pub fn give(self, launch: &mut Dispatch, inboxes: &[Binding], wholes: &[Binding]) {
         for of_ranks in [inboxes, wholes] {

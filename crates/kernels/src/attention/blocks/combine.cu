@@ -15,12 +15,32 @@ struct Left {
 };
 
 extern "C" __global__ void __launch_bounds__(WIDTH)
-    attention_blocks_combine(const float* found, const int* positions, const int* lengths, Y* y, const __grid_constant__ AttentionSplitParams params) {
+    attention_blocks_combine(const float* found, const int* positions, const int* lengths, Y* y,
+                             PEERS_PARAMETERS const __grid_constant__ CombineParams params FLAG_PARAMETER) {
     const Params& p = params.attention;
+    const Peers peers = PEERS(params.push);
     const u32 row = blockIdx.x, queries = u32(p.score.queries), heads = u32(p.score.heads);
     const u32 query = row % queries, head = row / queries % heads, batch = row / queries / heads;
     admit_launches();
     await_launches();
     const KeyRange keys = attended(p.score, positions, lengths, batch, query);
-    store(y + row_of(p.y, batch, head, query) + threadIdx.x, combined(Left(found, gridDim.x, row, params.split.parts, threadIdx.x), keys));
+    const float x = combined(Left(found, gridDim.x, row, params.split.parts, threadIdx.x), keys);
+    const i64 at = row_of(p.y, batch, head, query);
+    store(y + at + threadIdx.x, x);
+    if (PUSHES) {
+        constexpr u32 EACH = 16 / sizeof(Y);
+        __shared__ float all[WIDTH];
+        Exchange exchange(peers);
+        all[threadIdx.x] = x;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            exchange.begin();
+        }
+        if (threadIdx.x < WIDTH / EACH) {
+            const u32 unit = u32(at / EACH) + threadIdx.x, width = u32(params.push.width) / EACH;
+            const Placed placed = {unit / width, unit % width, width};
+            exchange.send(placed, unit_of<Y>(all + threadIdx.x * EACH));
+            exchange.take(placed);
+        }
+    }
 }

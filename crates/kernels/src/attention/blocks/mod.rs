@@ -25,9 +25,10 @@ use super::{
 };
 use crate::{
     Argument, Launch, Plan, Precision,
+    collective::{self, Push},
     cuda::{CLUSTERS, CudaForm, CudaSource, EIGHTS, INSTRUCTIONS, LAUNCHES, NUMBERS},
     kv_append,
-    metal::{metal_file, params},
+    metal::{self, metal_file, params},
 };
 
 /// What all have first.
@@ -81,10 +82,12 @@ const PAGED: MetalFile = metal_file!("attention/blocks/paged.cu");
 /// Over keys in one piece and in pages.
 const FEW: [&[MetalFile]; 2] = [&few(hopper::IN_ONE_PIECE, WHOLE), &few(hopper::IN_PAGES, PAGED)];
 const MANY: [&[MetalFile]; 2] = [&many(hopper::IN_ONE_PIECE, WHOLE), &many(hopper::IN_PAGES, PAGED)];
-const COMBINE: &[MetalFile] = &{
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = COMMON;
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, FEW_LAYOUT, COMBINED, metal_file!("attention/blocks/combine.cu")]
-};
+const fn combine(pushes: usize) -> [MetalFile; 23] {
+    let own = [collective::EXCHANGE, CombineParams::METAL, FEW_LAYOUT, COMBINED, metal_file!("attention/blocks/combine.cu")];
+    metal::joined(&[&COMMON, &collective::PEERS[pushes], &own])
+}
+const COMBINE: CudaSource =
+    CudaSource { overlaps: true, pushing: Some(&combine(1)), ..CudaSource::new(&combine(0), "attention_blocks_combine", &[], hopper::ARCHITECTURE) };
 
 /// Rows of the tiles of few rows, which all are in one.
 const COLUMNS: [u64; 4] = [8, 16, 32, 64];
@@ -120,6 +123,18 @@ params! {
         pub paged: PagedParams,
         /// Its parts.
         pub split: SplitParams,
+    }
+}
+
+params! {
+    /// What the kernel that combines gets besides its buffers.
+    struct CombineParams {
+        /// Attention.
+        pub attention: Params,
+        /// Its parts.
+        pub split: SplitParams,
+        /// What is pushed to the ranks of a group.
+        pub push: Push,
     }
 }
 
@@ -172,19 +187,6 @@ impl Instance {
         (groups > 0).then_some(Self { params: *params, types, rows: rows_of_tile, files, defines, combining, split, groups, threads, memory })
     }
 
-    fn launch<P: bytemuck::NoUninit>(
-        &self,
-        entry: &'static str,
-        rows: u64,
-        (files, defines): (&'static [MetalFile], &'static [(&'static str, &'static str)]),
-        rejection: Option<&'static str>,
-        params: &P,
-        buffers: impl IntoIterator<Item = (Parameter, Argument)>,
-    ) -> Launch {
-        let source = CudaSource { overlaps: true, rejection, ..CudaSource::new(files, entry, defines, hopper::ARCHITECTURE) };
-        Launch::on_cuda(self.key(entry, rows), CudaForm::Source(source), params, buffers)
-    }
-
     fn key(&self, entry: &'static str, rows: u64) -> KernelKey {
         KernelKey::new(entry, &self.types).with("width", self.params.score.width as u32).with("rows", rows as u32)
     }
@@ -203,22 +205,20 @@ impl Instance {
         let left = |parameter: Parameter| (parameter.or_absent(), if self.split.parts > 0 { Argument::Scratch(0) } else { Argument::Absent });
         let whole = if self.split.parts > 0 { Argument::Absent } else { y.1 };
         let buffers = buffers.into_iter().chain([(y.0.clone().or_absent(), whole), left(Parameter::write("found", DType::F32))]);
-        let launch = self.launch(entry, self.rows, (files, self.defines), rejection, params, buffers).with_threadgroup_memory(self.memory);
+        let source = CudaSource { overlaps: true, rejection, ..CudaSource::new(files, entry, self.defines, hopper::ARCHITECTURE) };
+        let launch = Launch::on_cuda(self.key(entry, self.rows), CudaForm::Source(source), params, buffers).with_threadgroup_memory(self.memory);
         let launch = launch.over(Extent::linear(self.groups), Extent::linear(self.threads));
         if self.split.parts == 0 {
             return launch.into();
         }
         let (rows, width) = (self.params.rows(), self.params.score.width);
         let [positions, lengths] = places.map(|(parameter, argument)| (parameter.or_absent(), argument));
-        let block = AttentionSplitParams { attention: self.params, split: self.split };
-        let combine = self.launch(
-            "attention_blocks_combine",
-            1,
-            (COMBINE, self.combining),
-            None,
-            &block,
-            [left(Parameter::read("found", DType::F32)), positions, lengths, y],
-        );
+        // Of a token all heads, which a group gathers side by side.
+        let push = Push::of_few(self.params.rows() / self.params.score.heads, self.params.score.heads * width, self.types[2]);
+        let block = CombineParams { attention: self.params, split: self.split, push };
+        let source = CudaSource { defines: self.combining, ..COMBINE };
+        let buffers = [left(Parameter::read("found", DType::F32)), positions, lengths, y];
+        let combine = Launch::on_cuda(self.key(source.entry, 1), CudaForm::Source(source), &block, buffers);
         let combine = combine.over(Extent::linear(rows as u32), Extent::linear(width as u32));
         Plan { launches: vec![launch, combine], scratch: vec![self.left()] }
     }

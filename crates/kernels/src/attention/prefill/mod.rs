@@ -108,7 +108,7 @@ pub(super) fn plan(params: &Params, inputs: Inputs, y: DType, precision: Precisi
     let maps = (Parameter::write("maps", DType::U8), Argument::Scratch(0));
     let buffers = inputs.buffers().into_iter().chain([instance.output(), maps]);
     // Of a token all heads, which a group gathers side by side.
-    let push = Push { width: params.score.heads * params.value_width, rank: 0, ranks: 0 };
+    let push = Push::of_rows(params.score.heads * params.value_width);
     Some(Plan {
         launches: vec![instance.launch(WHOLE, &PrefillParams { attention: *params, push }, buffers)],
         scratch: vec![instance.groups as usize * hopper::MAPS],
