@@ -249,6 +249,8 @@ pub(crate) fn cases() -> Vec<Case> {
         let scoring = Scoring { offset: 40, softcap: 3.0, left_window: Some(50), ..causal };
         cases.push(case(scoring, Dims::new(4, 1, 9, 70, width), pair, Extra::default()));
     }
+    // Panels enough for a large GPU.
+    cases.push(case(causal, Dims::new(9, 9, 33, 40, 128), PAIRS[4], Extra::default()));
     cases.push(case(causal, Dims::new(2, 1, 1, 33_100, 4), PAIRS[4], Extra { positions: positions(33_000, 1), ..Extra::default() }));
     // Tiles of one row and of several on a large GPU, of the widest keys that models have.
     for keys in [600, 5000] {

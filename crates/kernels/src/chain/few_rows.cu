@@ -126,12 +126,12 @@ DEVICE void exchange_tile(const float* all, u32 pitch, const ChainProduct& p, co
     constexpr u32 EACH = 16 / sizeof(T), GATED_UNITS = (COLUMNS / 2 + EACH - 1) / EACH, UNITS = COLUMNS / EACH;
     const bool gated = height < COLUMNS;
     const u32 units = gated ? GATED_UNITS : UNITS, count = u32(p.m) * units, width = u32(tile.layer.n) / EACH;
-    const auto for_each = [&](auto take) {
+    const auto for_each = [&](auto visit) {
         for (u32 i = threadIdx.x; i < count; i += COMPUTERS) {
             const u32 row = gated ? i / GATED_UNITS : i / UNITS, within = i - row * units;
             const Placed at = {row, tile.first / EACH + within, width};
             if (at.unit < width) {
-                take(at, all + row * pitch + within * EACH);
+                visit(at, all + row * pitch + within * EACH);
             }
         }
     };

@@ -1,10 +1,10 @@
-// Results that the ranks exchange as soon as threads have them, in place of a launch after this one: for little.
+// Small results that the ranks exchange as soon as threads have them, in place of a launch after this one.
 //
 // Macro: PUSHES (whether it does, 0 or 1).
 //
-// A rank has two slots for results, which launches take in turn; all words of both are missing at first. A thread stores a unit of its rank's result in the slots of the
-// peers, and takes those of the peers at the same place from its own slot once they are there, which makes them missing again. Words come to that slot again in the
-// launch after the next one, when a peer has all of the one between: this rank sent that after it had ended the launch that took what the slot held.
+// A rank has two slots for results, which such launches use in turn; all words of both are missing at first. A thread stores units of its rank's result in the slots of
+// the peers, and takes those of the peers at the same places from its own slot once they are there, which makes them missing again. A peer writes to that slot again in
+// the launch after the next one, when it has taken all that this rank sent in the next one; this rank sent that when the launch that emptied the slot had ended.
 
 // Sixteen bytes, of which no word is missing.
 typedef uint4 Unit;
@@ -79,7 +79,7 @@ struct Exchange {
         whole[(u64(at.row) * peers.push.ranks + part) * at.width + at.unit] = x;
     }
 
-    // A unit of this rank's result.
+    // A unit of this rank's result, to all ranks.
     DEVICE void send(Placed at, Unit x) const {
 #pragma unroll
         for (u32 rank = 0; rank < RANKS; ++rank) {

@@ -2,6 +2,8 @@
 //!
 //! A kernel that can do so has [files](CudaSource::pushing) for it, among them [`PEERS`], and a [`Push`] at the end of its parameter block. Its result is the first
 //! buffer that it writes. Where it pushes, the inboxes and the wholes of all ranks are its last parameters, and it ends when the results of all ranks are there.
+//! Large results go straight to the wholes, and thread blocks count themselves with all ranks when theirs are there. Small ones go to slots ([`EXCHANGE`]), where each
+//! thread waits for what it exchanges: nothing is counted, and no fence waits for stores.
 
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ params! {
     }
 }
 
-/// Bytes of a rank's part that is [exchanged](EXCHANGE) at most.
+/// Bytes of the largest part of a rank that is [exchanged](EXCHANGE).
 pub(super) const RESULT_BYTES: u64 = 1_048_576;
 
 /// What kernels that can push have before their parameter blocks: where they do not, and where they do.
@@ -41,7 +43,7 @@ const fn peers(pushes: MetalFile) -> [MetalFile; 5] {
     [pushes, Push::METAL, SLOTS, INBOX, metal_file!("collective/push.cu")]
 }
 
-/// What those have after [`PEERS`] that push little: up to [`RESULT_BYTES`], in rows of a multiple of sixteen bytes.
+/// What those have after [`PEERS`] that push small results: of up to [`RESULT_BYTES`], in rows of a multiple of sixteen bytes.
 pub(crate) const EXCHANGE: MetalFile = metal_file!("collective/exchange.cu");
 
 pub(super) const WHOLES: [&str; MOST_RANKS] = ["whole0", "whole1", "whole2", "whole3", "whole4", "whole5", "whole6", "whole7"];
@@ -83,7 +85,7 @@ impl Push {
         Self { width, rank: 0, ranks: 0 }
     }
 
-    /// That of a launch that exchanges such rows, if there is room for them.
+    /// That of so many rows that are [exchanged](EXCHANGE): of none where they cannot be.
     pub(crate) fn of_few(rows: u64, width: u64, dtype: DType) -> Self {
         let bytes = width * dtype.size() as u64;
         Self::of_rows(if bytes.is_multiple_of(16) && rows * bytes <= RESULT_BYTES { width } else { 0 })
@@ -98,5 +100,25 @@ impl Push {
         let start = params.len() - size_of::<Self>();
         params[start..].copy_from_slice(bytemuck::bytes_of(&self));
         launch.params = params.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_exchanged_is_small_and_has_rows_of_whole_units() {
+        for (rows, width, dtype, pushed) in [
+            (32, 2048, DType::F32, 2048),
+            (64, 7168, DType::BF16, 7168),
+            (64, 7172, DType::BF16, 0),
+            (9, 6, DType::F32, 0),
+            (128, 2048, DType::F32, 2048),
+            (129, 2048, DType::F32, 0),
+            (9, 64_128, DType::F32, 0),
+        ] {
+            assert_eq!(Push::of_few(rows, width, dtype).width, pushed, "{rows} rows of {width} {dtype}");
+        }
     }
 }

@@ -139,6 +139,7 @@ fn gpu_rows() -> Vec<Row> {
     for precision in [Precision::Strict, Precision::Fast] {
         rows.extend([1024, 8192, 65_536].map(|keys| Row::attention(1, keys, precision)));
     }
+    rows.push(Row::attention(4096, 4096, Precision::Strict));
     rows.extend([1024, 4096, 16_384].map(|tokens| Row::attention(tokens, tokens, Precision::Fast)));
     rows.push(Row::product(DType::F32, [2048; 3], Precision::Strict));
     rows.push(Row::product(DType::BF16, [4096; 3], Precision::Fast));
