@@ -21,7 +21,7 @@ use crate::{
 params! {
     /// What a launch pushes.
     pub struct Push {
-        /// Elements of a row of its result; zero where none is pushed: where it has several, or one that cannot be [exchanged](EXCHANGE).
+        /// Elements of a row of its result; zero where none is pushed: where it has several, or one that cannot be exchanged through slots.
         pub width: u64,
         /// Its rank.
         pub rank: u32,
